@@ -9,12 +9,12 @@ from rebalancer.cli.load import load_cluster, select_workloads
 from rebalancer.cli.objects import find_object, parse_object
 from rebalancer.cli.options import ReadOptions, add_read_arguments
 from rebalancer.cli.parsing import Parser
+from rebalancer.cli.selectors import parse_key
 from rebalancer.documents.document import json_chunks, to_yaml
 from rebalancer.documents.resilience import resilience_document
 from rebalancer.model.moves import Reference
 from rebalancer.model.nodes import ZONE
 from rebalancer.model.pods import Pod
-from rebalancer.policy import parse_label_key
 from rebalancer.reporting.text.resilience import resilience_text
 from rebalancer.resilience.loss import Phase
 from rebalancer.resilience.rows import find_resilience
@@ -32,7 +32,7 @@ def add_arguments(parser: Parser) -> None:
         "--key",
         metavar="KEY",
         action="append",
-        type=_parse_key,
+        type=parse_key,
         help=f"the topology key whose domains are lost, one at a time; may be given repeatedly (default: {ZONE})",
     )
     parser.add_argument(
@@ -77,10 +77,3 @@ def _find_workload(name: str, namespace: str | None, view: View) -> Reference:
     if isinstance(found, Pod):
         raise UsageError(f"{name} is a pod; name its workload")
     return found
-
-
-def _parse_key(text: str) -> str:
-    try:
-        return parse_label_key(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"found {text!r}, {error}") from None

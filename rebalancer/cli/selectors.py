@@ -1,12 +1,13 @@
-"""Label selectors as kubectl takes them after `-l`: `app=web,tier in (a,b),!canary`."""
+"""Label selectors as kubectl takes them after `-l`: `app=web,tier in (a,b),!canary`; and label keys of flags."""
 
+import argparse
 import re
 from typing import Any
 
 from pydantic import ValidationError
 
 from rebalancer.model.labels import LabelSelector
-from rebalancer.policy import Selector
+from rebalancer.policy import Selector, parse_label_key
 
 _PARTS = re.compile(r"(?:[^,()]|\([^()]*\))+")
 _SET = re.compile(r"(?P<key>\S+)\s+(?P<operator>in|notin)\s*\((?P<values>[^()]*)\)\Z")
@@ -45,3 +46,11 @@ def _parse_expression(part: str) -> dict[str, Any]:
     if match := _EXISTS.match(part):
         return {"key": match["key"], "operator": "DoesNotExist" if match["absent"] else "Exists"}
     raise ValueError(f"found {part!r}, expected a condition such as app=web, app!=web, app in (a,b), app or !app")
+
+
+def parse_key(text: str) -> str:
+    """Read the label key of a flag; argparse says what is wrong with it."""
+    try:
+        return parse_label_key(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"found {text!r}, {error}") from None

@@ -8,12 +8,13 @@ from rebalancer.advice.suggestion import SuggestionRequest
 from rebalancer.cli.errors import Exit, UsageError
 from rebalancer.cli.options import FORMATS, add_color_argument
 from rebalancer.cli.parsing import Parser
+from rebalancer.cli.selectors import parse_key
 from rebalancer.cli.terminal import find_layout
 from rebalancer.documents.document import to_json, to_yaml
 from rebalancer.documents.suggestion import suggestion_document
 from rebalancer.model.nodes import HOSTNAME, ZONE
 from rebalancer.model.words import plural
-from rebalancer.policy import Share, parse_label_key
+from rebalancer.policy import Share
 from rebalancer.reporting.text.suggestion import suggestion_text
 
 _MOST = 5_000
@@ -40,7 +41,7 @@ def add_arguments(parser: Parser) -> None:
         help="how many domains there are; 2,2,2 for as many in each larger one, such as nodes in each zone",
     )
     parser.add_argument(
-        "--key", metavar="KEY", type=_parse_key, default=HOSTNAME, help=f"the topology key (default: {HOSTNAME})"
+        "--key", metavar="KEY", type=parse_key, default=HOSTNAME, help=f"the topology key (default: {HOSTNAME})"
     )
     parser.add_argument(
         "--group-size",
@@ -102,13 +103,6 @@ def run(args: argparse.Namespace) -> int:
 def _parse_share(text: str) -> Share:
     try:
         return Share.of(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(f"found {text!r}, {error}") from None
-
-
-def _parse_key(text: str) -> str:
-    try:
-        return parse_label_key(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(f"found {text!r}, {error}") from None
 
