@@ -103,6 +103,13 @@ def test_the_page_answers_each_second_while_another_replica_takes_over(cluster: 
         wait_until(lambda: is_at_rest(leader), what="the first eviction's replacement", timeout=40)
         led = leader.log("leading")[0]["identity"]
         began = time.monotonic()
+        # What the leader stored of its last cycle has to reach the other process first.
+        wait_until(
+            lambda: ask(other, began).figures == numbers(json.loads(read(leader, "/status.json"))),
+            what="the leader's numbers on the replica",
+            timeout=20,
+        )
+        began = time.monotonic()
         answers = [ask(other, began)]
         truth = numbers(json.loads(read(leader, "/status.json")))
         assert OF_A_CLUSTER in exported(leader)

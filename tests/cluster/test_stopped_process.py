@@ -97,7 +97,11 @@ def test_a_process_that_was_stopped_evicts_nothing_by_its_old_view(cluster: Cont
             cluster.api.patch(CONTROL, {"data": {KEY: None}})
         (line,) = controller.wait_for("the process was stopped", timeout=20)
         began = len(controller.log("cycle"))
-        controller.wait_for("cycle", count=began + 4, timeout=60)
+        wait_until(
+            lambda: any(not cycle["stale"] for cycle in controller.log("cycle")[began:]),
+            what="a cycle of what was listed again",
+            timeout=60,
+        )
         cycles = controller.log("cycle")[began:]
         assert [cycle["violated"] for cycle in cycles if not cycle["stale"]][-1] == 0
         assert count(cluster) == balanced
