@@ -21,13 +21,14 @@ from rebalancer.cli.main import collect_rarely
 from rebalancer.documents.document import json_chunks
 from rebalancer.documents.report import every_workload, report_document
 from rebalancer.engine import evaluate
+from rebalancer.model.loss_phase import Phase
 from rebalancer.model.nodes import ZONE
 from rebalancer.model.pods import Resources
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.policy import default_policy
 from rebalancer.resilience.bounds import find_bounds
-from rebalancer.resilience.loss import Phase, lose
+from rebalancer.resilience.loss import lose
 from rebalancer.scheduling.view import View
 
 POLICY = default_policy()

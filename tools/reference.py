@@ -127,6 +127,8 @@ EVENTS: Final[Mapping[EventReason, str]] = {
     EventReason.RIGHT_GRANTED: "The account may evict there now; on the policy's ConfigMap.",
     EventReason.PREVENTION_STOPPED: "Deletion costs cannot be written or removed now; on the policy's ConfigMap.",
     EventReason.PREVENTION_RESUMED: "Deletion costs are written again; on the policy's ConfigMap.",
+    EventReason.RESILIENCE_LOST: "If a domain is lost, less is left of the workload for certain than is required.",
+    EventReason.RESILIENCE_REGAINED: "As much is left as the policy requires, whichever domain is lost.",
 }
 VIOLATION_CAUSES: Final[Mapping[ViolationCause, str]] = {
     ViolationCause.SCALE_DOWN: "The workload was scaled down, and Kubernetes removes pods without regard to domains.",

@@ -8,6 +8,7 @@ moments; then the occurrence says so in a field.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 from rebalancer.account.ended import Dropped
@@ -45,6 +46,7 @@ from rebalancer.model.reasons import State, ViolationCause
 from rebalancer.planning.plan import Plan
 from rebalancer.policy import NO_TEAM_POLICY, Mode, Policy, TeamReading
 from rebalancer.prevention.report import PreventionReport
+from rebalancer.resilience.worst import ResilienceReport, WorstLoss
 from rebalancer.tracking.moves import is_deferred
 
 MOST_REPORTED: Final = 200
@@ -61,6 +63,9 @@ MOST_DEADLOCKS: Final = 50
 
 _MOST_EVICTED: Final = 50
 """Workloads of which one step says that others evict their pods; the report and the metrics have the others."""
+
+_MOST_CHANGES: Final = 20
+"""Workloads of which one step says that enough is left of them no longer, or again; the metrics have the others."""
 
 _MOST_TEAMS: Final = 50
 """Team policies that one step names, by namespace; the status and the metrics have the others."""
@@ -284,6 +289,12 @@ class PreventionResumed(NamedTuple):
     """Deletion costs are written again."""
 
 
+class ResilienceChanged(NamedTuple):
+    """What must be left of a workload when a domain is lost no longer is for certain, or is again."""
+
+    loss: WorstLoss
+
+
 class GuardChanged(NamedTuple):
     """A guard is not good any more, or is good again."""
 
@@ -400,6 +411,7 @@ Occurrence = (
     | ApprovalProblem
     | PreventionStopped
     | PreventionResumed
+    | ResilienceChanged
     | GuardChanged
     | GuardFailed
     | RightsMissing
@@ -716,6 +728,26 @@ def find_prevention(
     """Yield whether an obstacle to prevention has come, or the last one has gone."""
     if bool(before.stopped) != bool(after.stopped):
         yield PreventionStopped(after.stopped) if after.stopped else PreventionResumed()
+
+
+def find_resilience_changes(before: ResilienceReport, after: ResilienceReport) -> Iterator[ResilienceChanged]:
+    """Yield for each workload that holds no longer, or holds again, one loss: of those that say so the worst.
+
+    A workload that was not computed before has not changed. Of many that no longer hold only the worst are told.
+    """
+    was, now = (_find_worst(report) for report in (before, after))
+    changed = [loss for workload, loss in now.items() if workload in was and was[workload].holds != loss.holds]
+    lost = sorted((loss for loss in changed if not loss.holds), key=attrgetter("badness"))
+    regained = sorted((loss for loss in changed if loss.holds), key=attrgetter("badness"))
+    yield from map(ResilienceChanged, (*lost[:_MOST_CHANGES], *regained[:_MOST_CHANGES]))
+
+
+def _find_worst(report: ResilienceReport) -> Mapping[Reference, WorstLoss]:
+    worst: dict[Reference, WorstLoss] = {}
+    for loss in report.worst.losses:
+        if loss.workload not in worst or loss.badness < worst[loss.workload].badness:
+            worst[loss.workload] = loss
+    return worst
 
 
 def find_rights(before: Rights, after: Rights) -> Iterator[RightsMissing | RightsGranted]:

@@ -12,11 +12,11 @@ from rebalancer.cli.parsing import Parser
 from rebalancer.cli.selectors import parse_key
 from rebalancer.documents.document import json_chunks, to_yaml
 from rebalancer.documents.resilience import resilience_document
+from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import Reference
 from rebalancer.model.nodes import ZONE
 from rebalancer.model.pods import Pod
 from rebalancer.reporting.text.resilience import resilience_text
-from rebalancer.resilience.loss import Phase
 from rebalancer.resilience.rows import find_resilience
 from rebalancer.scheduling.view import View
 

@@ -9,6 +9,7 @@ from rebalancer import __version__
 from rebalancer.adapters.prometheus import Gauge, Row
 from rebalancer.build import find_revision
 from rebalancer.controller.gauge_view import NEVER, GaugeView, cycle_of
+from rebalancer.controller.resilience_gauges import RESILIENCE_GAUGES
 from rebalancer.controller.workload_gauges import WORKLOAD_GAUGES
 from rebalancer.documents.status import count_refusals, guard_status
 from rebalancer.model.breaker import BreakerCause
@@ -71,6 +72,7 @@ def _list_teams(view: GaugeView) -> Iterable[Row]:
 
 GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
     *WORKLOAD_GAUGES,
+    *RESILIENCE_GAUGES,
     Gauge(
         name="rebalancer_capacity_placeholders",
         help="Placeholder pods that hold capacity, or wait for it.",

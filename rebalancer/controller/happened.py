@@ -31,6 +31,7 @@ from rebalancer.account.happened import (
     find_others,
     find_overdue,
     find_prevention,
+    find_resilience_changes,
     find_rights,
     find_subjects,
     find_team_changes,
@@ -55,6 +56,7 @@ from rebalancer.controller.state import (
     PolicyRefused,
     PreventionReported,
     Reported,
+    ResilienceReported,
     TeamPoliciesRead,
 )
 from rebalancer.model.history import Author
@@ -181,6 +183,8 @@ def _find_said(before: LoopState, event: LoopEvent, after: LoopState) -> Iterato
                 yield from find_team_problems(new.team_problems)
         case PreventionReported():
             yield from find_prevention(before.reported.prevention, event.report)
+        case ResilienceReported():
+            yield from find_resilience_changes(before.reported.resilience, event.report)
         case _:
             pass
 

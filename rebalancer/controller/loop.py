@@ -51,6 +51,7 @@ from rebalancer.controller.state import (
     PreventionReported,
     Publish,
     Requests,
+    ResilienceReported,
     RightsRead,
     Saved,
     Stopping,
@@ -65,6 +66,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy, TeamReading, merge, select_team_namespaces
 from rebalancer.policy.merging import UNREAD
 from rebalancer.prevention.report import NO_REPORT
+from rebalancer.resilience.worst import NOTHING_COMPUTED
 from rebalancer.tracking.motion import Look
 from rebalancer.tracking.moves import merge_memory, note_remaining
 from rebalancer.tracking.track import watch
@@ -130,6 +132,8 @@ def _handle(  # noqa: C901, PLR0912  # one case for each event
             return handle_created(state, event), ()
         case PreventionReported():
             return replace(state, reported=replace(state.reported, prevention=event.report)), ()
+        case ResilienceReported():
+            return replace(state, reported=replace(state.reported, resilience=event.report)), ()
         case Stopping():
             following, requests = request_evictions(
                 replace(state, leadership=replace(state.leadership, stopping=True)), now
@@ -145,7 +149,7 @@ def _handle_leading(state: LoopState, event: Leading, now: datetime) -> LoopStat
         return replace(
             state,
             leadership=replace(state.leadership, leads=False),
-            reported=replace(state.reported, prevention=NO_REPORT),
+            reported=replace(state.reported, prevention=NO_REPORT, resilience=NOTHING_COMPUTED),
         )
     # The answer to a request of this process itself is still to come, and says more than the pod did a moment ago.
     under_way = {request.uid for request in state.queue.under_way}

@@ -37,6 +37,7 @@ from rebalancer.controller.page import StatusPage
 from rebalancer.controller.policy_source import OpenedPolicy, PolicyWatcher, open_policy
 from rebalancer.controller.polling import LATEST
 from rebalancer.controller.prevention import PreventionWorker
+from rebalancer.controller.resilience import ResilienceWorker, compute_elsewhere
 from rebalancer.controller.rights import RightsReader
 from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
 from rebalancer.controller.runner import Identity, Runner, spawn_thread
@@ -181,6 +182,15 @@ def _naming_flag(setting: str) -> Iterator[None]:
         raise CannotListen(f"{error}; {way}") from None
 
 
+def _make_scheduler() -> BackgroundScheduler:
+    """Make a scheduler whose jobs only signal, in its own thread: what they ask for, loop and readers do in theirs."""
+    return BackgroundScheduler(
+        timezone=UTC,
+        executors={"default": DebugExecutor()},
+        job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+    )
+
+
 class _Controller:
     """The parts of the process, and the order in which they start and end."""
 
@@ -213,18 +223,14 @@ class _Controller:
         self._telemetry = self._make_telemetry(viewer or self._make_page(identity))
         self._runner = self._make_runner(identity)
         self._prevention = self._make_prevention()
+        self._resilience = self._make_resilience()
         self._rights = self._make_rights()
         self._valid_policy = self._make_valid_policy()
         self._watcher = self._make_watcher()
         self._team_policies = TeamPolicyReader(
             list_namespaces=self._list_team_namespaces, read=self._read_team_policy, tell=self._tell
         )
-        # Its jobs only signal, in its own thread: whatever they have done, the loop and the readers do in theirs.
-        self._scheduler = BackgroundScheduler(
-            timezone=UTC,
-            executors={"default": DebugExecutor()},
-            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
-        )
+        self._scheduler = _make_scheduler()
         self._run_once = RunOnce() if settings.once else None
         self._synced_by = time.monotonic() + SYNC_SECONDS
         self._done = threading.Event()
@@ -296,6 +302,14 @@ class _Controller:
             may_act=self._may_act,
             tell=self._runner.tell,
             count=self._telemetry.patched,
+        )
+
+    def _make_resilience(self) -> ResilienceWorker:
+        return ResilienceWorker(
+            get_state=lambda: self._runner.state,
+            tell=self._tell_quietly,
+            clocks=self._clocks,
+            compute=compute_elsewhere,
         )
 
     def _make_rights(self) -> RightsReader:
@@ -450,6 +464,7 @@ class _Controller:
             self._approvals,
             self._team_policies,
             self._prevention,
+            self._resilience,
             self._history,
         )
         self._cluster.start(self._runner.observe)
@@ -470,6 +485,7 @@ class _Controller:
         self._history.start()
         if self._run_once is None:  # an order has to be kept: a process that ends leaves it to the next
             self._prevention.thread.start()
+            self._resilience.thread.start()
         self._elector.start()
         if self._run_once is None:
             self._add_job(_CYCLE, self._runner.ask_cycle, self._interval.total_seconds(), next_run_time=_now())
@@ -549,6 +565,7 @@ class _Controller:
             self._scheduler.shutdown(wait=False)
         deadline = time.monotonic() + STOP_SECONDS
         self._prevention.stop()
+        self._resilience.stop()
         self._runner.tell(Stopping())
         if self._runner.thread.is_alive():
             self._runner.thread.join(LOOP_STOP_SECONDS)

@@ -29,6 +29,7 @@ from rebalancer.planning.eviction import Eviction
 from rebalancer.policy import Guards, Mode, Policy, TeamReading
 from rebalancer.ports import EvictionAnswer, ReplicaCount
 from rebalancer.prevention.report import NO_REPORT, PreventionReport
+from rebalancer.resilience.worst import NOTHING_COMPUTED, ResilienceReport
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.tracking.evicted import SeenEviction
 from rebalancer.tracking.motion import Look
@@ -193,6 +194,13 @@ class PreventionReported:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ResilienceReported:
+    """What a lost domain leaves was computed, or could not be."""
+
+    report: ResilienceReport
+
+
+@dataclass(frozen=True, kw_only=True)
 class HistoryStored:
     """The ConfigMaps of the history were written or read: what they have."""
 
@@ -239,6 +247,7 @@ LoopEvent = (
     | GuardsRead
     | RightsRead
     | PreventionReported
+    | ResilienceReported
     | HistoryStored
     | Leading
     | PlaceholdersCreated
@@ -412,6 +421,7 @@ class Reported:
     unsettled: tuple[UnsettledDomain, ...] = ()
     """Domains that had not settled."""
     prevention: PreventionReport = NO_REPORT
+    resilience: ResilienceReport = NOTHING_COMPUTED
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,10 +9,12 @@ import structlog
 from msgspec import structs
 
 from rebalancer.account.numbers import PlanNumbers, add_numbers
+from rebalancer.assessment.controllers import members
 from rebalancer.controller.account import find_account
 from rebalancer.controller.state import InForce, LoopState, find_windows
 from rebalancer.documents.losses import loss_status
 from rebalancer.documents.memory import memory_text, parse_memory
+from rebalancer.documents.resilience_status import ResilienceStatus, resilience_status
 from rebalancer.documents.status import (
     MoveEntry,
     PlanSummary,
@@ -42,10 +44,12 @@ from rebalancer.documents.waits import (
     find_waits,
 )
 from rebalancer.model.breaker import CLOSED
-from rebalancer.model.moves import NO_MEMORY, Memory, Move, SentRequest
+from rebalancer.model.moves import NO_MEMORY, Memory, Move, Reference, SentRequest
 from rebalancer.model.snapshot import OPTIONAL
 from rebalancer.policy import Mode, Policy
+from rebalancer.policy.merging import find_loss_keys
 from rebalancer.ports import MEMORY_KEY, PLAN_KEY, STATUS_BYTES, STATUS_KEY, Document
+from rebalancer.scheduling.view import View
 
 _MOST_EVICTIONS = 200
 """A plan with more evictions is not stored: the ConfigMap would be too large."""
@@ -136,6 +140,7 @@ def status_document(
         refused_evictions=refused_evictions(state.memory, cycle.context.now) if cycle else (),
         policy=_policy_status(state.in_force, policy_source),
         prevention=prevention_status(state.reported.prevention),
+        resilience=_find_resilience(state),
         forbidden_kinds=tuple(sorted(cycle.snapshot.unknown & OPTIONAL)) if cycle else (),
         missing_rights=tuple(sorted(state.queue.rights.missing))[:_MOST_NAMESPACES]
         if state.mode is not Mode.OBSERVE
@@ -154,6 +159,21 @@ def _policy_status(in_force: InForce, source: str) -> PolicyStatus:
         teams_invalid=len(in_force.team_problems),
         team_errors=team_errors(in_force.team_problems),
     )
+
+
+def _find_resilience(state: LoopState) -> ResilienceStatus | None:
+    keys = find_loss_keys(state.in_force.policy)
+    if not keys:
+        return None
+    workloads = _find_workloads(state.cycle.view) if state.cycle else ()
+    return resilience_status(state.reported.resilience, keys, workloads)
+
+
+def _find_workloads(view: View) -> frozenset[Reference]:
+    def find() -> frozenset[Reference]:
+        return frozenset(member.reference for member in members(view) if member.owner is not None)
+
+    return view.memo("workloads with resilience", find)
 
 
 def _in_flight(moves: Sequence[Move]) -> tuple[MoveEntry, ...]:

@@ -45,6 +45,7 @@ from rebalancer.account.happened import (
     Proposed,
     ReplacementOverdue,
     RequestAnswered,
+    ResilienceChanged,
     RightsGranted,
     RightsMissing,
     Subject,
@@ -67,6 +68,7 @@ from rebalancer.assessment.causes import Causes, constraint_token
 from rebalancer.assessment.deadlocks import Deadlock
 from rebalancer.capacity.requests import RequestChange, Result
 from rebalancer.documents.phrases import conflict_text, domains_text
+from rebalancer.documents.resilience_status import describe_worst
 from rebalancer.documents.waits import likely_domains
 from rebalancer.model.approvals import Proposal, StandingApproval
 from rebalancer.model.events import NOTE_LIMIT, Event, EventReason, Regarding
@@ -111,7 +113,7 @@ class EventObjects(NamedTuple):
     approval: Regarding | None = None
 
 
-def events_of(occurrence: Occurrence, objects: EventObjects) -> Sequence[Event]:  # noqa: C901, PLR0912  # one case for each occurrence
+def events_of(occurrence: Occurrence, objects: EventObjects) -> Sequence[Event]:  # noqa: C901, PLR0912, PLR0915  # one case for each occurrence
     """Create the events about an occurrence."""
     match occurrence:
         case GroupViolated(group, causes):
@@ -173,6 +175,9 @@ def events_of(occurrence: Occurrence, objects: EventObjects) -> Sequence[Event]:
             return _about(objects.policy, EventReason.PREVENTION_STOPPED, f"no deletion cost is written: {why}")
         case PreventionResumed():
             return _about(objects.policy, EventReason.PREVENTION_RESUMED, "deletion costs are written again")
+        case ResilienceChanged(loss):
+            reason = EventReason.RESILIENCE_REGAINED if loss.holds else EventReason.RESILIENCE_LOST
+            return [_workload_event(reason, describe_worst(loss), loss.workload)]
         case GuardChanged(answer):
             return _guard_events(answer, objects.policy)
         case RightsMissing(namespaces):

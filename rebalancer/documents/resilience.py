@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from rebalancer.documents.document import API_VERSION, CamelCaseStruct, Number, Text, WorkloadName, workload_name
-from rebalancer.resilience.loss import Phase
+from rebalancer.model.loss_phase import Phase
 from rebalancer.resilience.rows import LostDomain, Remaining, Verdict
 
 

@@ -28,6 +28,7 @@ from rebalancer.documents.document import (
 from rebalancer.documents.losses import LossStatus
 from rebalancer.documents.map import MapDocument
 from rebalancer.documents.overview import Figures
+from rebalancer.documents.resilience_status import ResilienceStatus
 from rebalancer.documents.waits import (
     HoldStatus,
     LikelyDomains,
@@ -308,7 +309,8 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     control refused and that are not to be tried again yet. `forbidden_kinds` are the optional kinds that the
     controller's account may not list, `missing_rights` the namespaces in which it may not evict what is to be evicted,
     none in mode Observe. `approval` is the plan that waits for approval, `standing` the approval of a whole plan that
-    is carried out, and `approval_problem` says why the one that is written approves nothing. `map` has the first six
+    is carried out, and `approval_problem` says why the one that is written approves nothing. `resilience` is what a
+    lost domain leaves, null where the policy names no key. `map` has the first six
     violated workloads, null where there is none and where it does not fit into the ConfigMap; `left_out` counts the
     rows that lists lose then.
     """
@@ -342,6 +344,7 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     refused_evictions: tuple[RefusedEviction, ...] = ()
     policy: PolicyStatus
     prevention: PreventionStatus
+    resilience: ResilienceStatus | None = None
     forbidden_kinds: tuple[str, ...] = ()
     missing_rights: tuple[Text, ...] = ()
     left_out: LeftOut = msgspec.field(default_factory=dict)

@@ -45,6 +45,8 @@ class EventReason(StrEnum):
     RIGHT_GRANTED = "RightGranted"
     PREVENTION_STOPPED = "PreventionStopped"
     PREVENTION_RESUMED = "PreventionResumed"
+    RESILIENCE_LOST = "ResilienceLost"
+    RESILIENCE_REGAINED = "ResilienceRegained"
 
 
 _ACTIONS = {
@@ -82,6 +84,8 @@ _ACTIONS = {
     EventReason.RIGHT_GRANTED: "Evict",
     EventReason.PREVENTION_STOPPED: "Prevent",
     EventReason.PREVENTION_RESUMED: "Prevent",
+    EventReason.RESILIENCE_LOST: "Assess",
+    EventReason.RESILIENCE_REGAINED: "Assess",
 }
 _WARNINGS = frozenset(
     {
@@ -99,6 +103,7 @@ _WARNINGS = frozenset(
         EventReason.GUARD_NOT_GOOD,
         EventReason.RIGHT_MISSING,
         EventReason.PREVENTION_STOPPED,
+        EventReason.RESILIENCE_LOST,
     }
 )
 

@@ -33,6 +33,10 @@ class Labels(dict[str, str]):
     def _refuse(self, *_: Any, **__: Any) -> Any:
         raise TypeError("a label set is immutable")
 
+    def __reduce__(self) -> tuple[type[Self], tuple[dict[str, str]]]:
+        """Say how another process makes it: not item by item, and not with a hash, which is each process's own."""
+        return type(self), (dict(self),)
+
     __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = _refuse
 
 

@@ -18,6 +18,7 @@ from rebalancer.policy.durations import DAY, PositiveDuration, at_most
 from rebalancer.policy.groups import PolicyGroup, make_default_groups
 from rebalancer.policy.guards import Guards
 from rebalancer.policy.prevention import Prevention
+from rebalancer.policy.resilience import Resilience
 from rebalancer.policy.sections import AntiAffinity, Budgets, Eligibility, Nodes, Scheduler, Spread
 from rebalancer.policy.teams import NO_TEAM_RULES, TeamPolicies, TeamRules
 from rebalancer.policy.topology import Topology
@@ -60,6 +61,8 @@ class Policy(Section):
     """Whether capacity is requested from an autoscaler before anything is evicted into it."""
     prevention: Prevention = Prevention()
     """Prevents skew by scale-downs."""
+    resilience: Resilience = Resilience()
+    """What must be left of each workload when a domain is lost."""
     windows: tuple[Window, ...] = ()
     """When evictions are allowed: while one of these windows is open; []: always."""
     breaker: Breaker = Breaker()

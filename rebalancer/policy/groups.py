@@ -18,6 +18,7 @@ from rebalancer.policy.base import Section, unexpected
 from rebalancer.policy.conditions import Condition, ConditionField
 from rebalancer.policy.durations import DAY, Duration, at_most
 from rebalancer.policy.names import NamespaceFilter
+from rebalancer.policy.resilience import GroupResilience
 from rebalancer.policy.selectors import KEY_PATTERN, VALUE_PATTERN, LabelKey, LabelValue, Selector
 from rebalancer.policy.shares import Share, ShareField
 
@@ -205,6 +206,8 @@ class PolicyGroup(Section):
     """How many pods of the group may be unavailable or moving at once."""
     avoid: Selector | None = None
     """Pods that are evicted last, such as those of a primary; null: none."""
+    resilience: GroupResilience = GroupResilience()
+    """What must be left of its workloads when a domain is lost."""
     limits: tuple[Limit, ...] = ()
     """The limits."""
 

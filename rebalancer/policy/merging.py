@@ -123,6 +123,13 @@ def _adopt_groups(cluster: Policy, namespace: str, groups: Iterable[TeamGroup]) 
             expected = " or ".join(sorted(zone_keys))
             messages.append(f"{path}.zoneKey: found {group.zone_key}; the group is not in force, expected {expected}")
             continue
+        keys, known = group.resilience.keys or (), find_loss_keys(cluster)
+        if not known.issuperset(keys):  # each costs the cluster as much as all the others
+            messages.append(
+                f"{path}.resilience.keys: found {', '.join(keys)}; the group is not in force, expected some of "
+                f"{', '.join(sorted(known)) or 'the keys of resilience in the cluster policy, which has none'}"
+            )
+            continue
         limits = group.limits
         if not cluster.team_policies.allows_evict(namespace):
             messages += _list_evicting(path, limits)
@@ -136,6 +143,11 @@ def _adopt_groups(cluster: Policy, namespace: str, groups: Iterable[TeamGroup]) 
         }
         adopted.append(PolicyGroup.model_construct(**{**fields, **changes}))
     return adopted, messages
+
+
+def find_loss_keys(policy: Policy) -> frozenset[str]:
+    """Return the topology keys whose domains a policy has lost one after the other, for all or for a group."""
+    return frozenset(policy.resilience.keys).union(*(group.resilience.keys or () for group in policy.groups))
 
 
 def _list_evicting(path: str, limits: Iterable[Limit]) -> Iterator[str]:

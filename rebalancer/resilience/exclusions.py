@@ -10,8 +10,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 from rebalancer.model.facts import Fact
+from rebalancer.model.loss_phase import Phase
 from rebalancer.model.pods import HostPort, Pod
-from rebalancer.resilience.loss import Loss, Phase
+from rebalancer.resilience.loss import Loss
 from rebalancer.scheduling.affinity_terms import selects
 from rebalancer.scheduling.feasibility import is_on
 from rebalancer.scheduling.inter_pod_affinity import InterPodAffinity

@@ -41,6 +41,11 @@ class GamePrograms:
                 self._on.setdefault(cell, []).append(number)
         self._add_common()
 
+    @property
+    def size(self) -> int:
+        """How many numbers of pods are to be found."""
+        return len(self._columns)
+
     def _fit(self, number: int, cell: str) -> int:
         """Return how many pods of a player a cell takes at most."""
         amounts = zip(self._game.free[cell], self._game.requests[number], strict=True)

@@ -9,12 +9,12 @@ by one, and pods that wait are placed meanwhile.
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from enum import StrEnum
 from typing import Final
 
 from rebalancer.assessment.controllers import PodController, controllers_without_pods, members
 from rebalancer.creation.replacement import REPLACING_KINDS
 from rebalancer.model.facts import Fact
+from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.words import plural
@@ -50,13 +50,6 @@ class OnNodesNotReady(Fact):
 
     def __str__(self) -> str:
         return f"{plural(self.pods, 'pod')} {'is' if self.pods == 1 else 'are'} on other nodes that are not Ready"
-
-
-class Phase(StrEnum):
-    """How far the loss of nodes has come."""
-
-    SILENT = "silent"
-    GONE = "gone"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,10 @@ from typing import Final
 from msgspec import Struct
 
 from rebalancer.model.facts import Fact
+from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import Reference
 from rebalancer.resilience.bounds import Bounds, find_bounds
-from rebalancer.resilience.loss import Loss, Phase, Service, lose
+from rebalancer.resilience.loss import Loss, Service, lose
 from rebalancer.resilience.reason import Reasons
 from rebalancer.scheduling.view import View
 

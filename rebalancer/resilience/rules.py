@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator, Mapping
 from msgspec import Struct
 
 from rebalancer.model.labels import LabelSelector
+from rebalancer.model.loss_phase import Phase
 from rebalancer.model.pods import Pod
-from rebalancer.resilience.loss import Loss, Phase, Service
+from rebalancer.resilience.loss import Loss, Service
 from rebalancer.scheduling.feasibility import is_on
 from rebalancer.scheduling.pod_topology_spread import Counts, PodTopologySpread, constraints_of, counts, ineffective
 

@@ -14,6 +14,8 @@ class Sizes(Struct, frozen=True, kw_only=True):
     """Different requests that each make a kind of services; of more, those of about a size do."""
     by_node: int = 600
     """Services times nodes of a program over single nodes."""
+    all_nodes: int = 1_500
+    """The same of all such programs of a loss for the fewest pods of a service: some five of the largest."""
     by_group: int = 400
     """Different services times different nodes of a program over these."""
     all_groups: int = 600

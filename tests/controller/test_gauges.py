@@ -25,6 +25,9 @@ from rebalancer.model.moves import Memory, MoveState, OthersEvictions, Reference
 from rebalancer.model.reasons import FindingKind, Reason, State
 from rebalancer.policy import Mode, Topology
 from rebalancer.prevention.report import PreventionReport
+from rebalancer.resilience.demands import find_demands
+from rebalancer.resilience.worst import ResilienceReport, find_worst
+from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE
 from tests.build import a_cluster, a_state, away_from, with_anti_affinity
 from tests.controller.simulated import eager
@@ -53,7 +56,9 @@ def full_state() -> LoopState:
     guards = GuardState(answers=(GuardAnswer("errors", Verdict.BAD, "the query returned 1 series"),), wanted=True)
     state = replace(state, guards=guards)
     report = PreventionReport(left=6, stopped="no", evaluated=(DB, WEB), risky=frozenset({WEB}))
-    return replace(state, reported=replace(state.reported, prevention=report))
+    worst = find_worst(View(snapshot), find_demands(policy, ()))
+    left = ResilienceReport(as_of=now, worst=worst)
+    return replace(state, reported=replace(state.reported, prevention=report, resilience=left))
 
 
 STATE = full_state()

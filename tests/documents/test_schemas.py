@@ -31,11 +31,11 @@ from rebalancer.documents.resilience import resilience_document
 from rebalancer.documents.suggestion import suggestion_document
 from rebalancer.engine import evaluate
 from rebalancer.history.trend import Trend, extend_trend
+from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Share
 from rebalancer.ports import PLAN_KEY, STATUS_KEY
-from rebalancer.resilience.loss import Phase
 from rebalancer.resilience.rows import find_resilience
 from rebalancer.scheduling.predict import predict
 from rebalancer.simulator import HOSTNAME, START, ZONE

@@ -10,11 +10,12 @@ from msgspec import structs
 
 from rebalancer.model.affinity import PodAffinity
 from rebalancer.model.labels import LabelSelector
+from rebalancer.model.loss_phase import Phase
 from rebalancer.model.nodes import HOSTNAME, ZONE
 from rebalancer.model.pods import HostPort, PodSpec, Resources
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import InclusionPolicy
-from rebalancer.resilience.loss import Loss, Phase, lose
+from rebalancer.resilience.loss import Loss, lose
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import ClusterBuilder
 from tests.build import away_from, change_specs

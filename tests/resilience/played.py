@@ -11,8 +11,9 @@ from random import Random
 
 from msgspec import structs
 
+from rebalancer.model.loss_phase import Phase
 from rebalancer.model.pods import Pod
-from rebalancer.resilience.loss import Loss, Phase, Service
+from rebalancer.resilience.loss import Loss, Service
 from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.view import UNREACHABLE, View
 

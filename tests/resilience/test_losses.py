@@ -5,11 +5,12 @@ from collections.abc import Mapping
 import pytest
 from msgspec import structs
 
+from rebalancer.model.loss_phase import Phase
 from rebalancer.model.nodes import HOSTNAME, ZONE
 from rebalancer.model.pods import HostPort, PodSpec, Resources
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.resilience.bounds import find_bounds
-from rebalancer.resilience.loss import Phase, lose
+from rebalancer.resilience.loss import lose
 from rebalancer.resilience.programs import TooLarge
 from rebalancer.resilience.sizes import SIZES, Sizes
 from rebalancer.scheduling.view import View

@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
+from rebalancer.model.loss_phase import Phase
 from rebalancer.model.nodes import HOSTNAME, ZONE
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.resilience.loss import Phase
 from rebalancer.resilience.rows import LostDomain, Remaining, find_resilience
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import ClusterBuilder

@@ -51,6 +51,7 @@ from rebalancer.reporting.headline import (
     headlines,
     hold_sentence,
 )
+from rebalancer.reporting.resilience import loss_title, resilience_sentences, worst_rows
 from rebalancer.reporting.standing import standing_sentences, standing_title
 
 MOVING_SECONDS: Final = 2
@@ -168,6 +169,14 @@ class Rows(NamedTuple):
 
     entries: Sequence[RowView]
     shared: Sequence[Shared]
+
+
+class Resilience(NamedTuple):
+    """What is left when a domain is lost: sentences, and the cells of the worst losses."""
+
+    title: str
+    sentences: Sequence[str]
+    rows: Sequence[Sequence[str]]
 
 
 class Move(NamedTuple):
@@ -353,6 +362,13 @@ class PageView:
         waiting = plural(status.waiting, "patch", "patches")
         text = f"{status.mode}: deletion costs in order for {ordered}, {waiting} to send"
         return f"{text}; stopped: {status.stopped}" if status.stopped else text
+
+    @cached_property
+    def resilience(self) -> Resilience | None:
+        """What is lost with a domain, None where nothing of it is computed."""
+        status = self._page.status.resilience
+        said = [*resilience_sentences(status, self._now)] if status is not None else []
+        return Resilience(loss_title(status), said, worst_rows(status)) if status is not None and said else None
 
     @property
     def policy_source(self) -> str:

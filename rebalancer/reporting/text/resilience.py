@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from rebalancer.documents.resilience import DomainLoss, RemainingWorkload, ResilienceDocument
 from rebalancer.model.words import name_list, plural, short_key
+from rebalancer.reporting.resilience import then_text
 from rebalancer.reporting.text.layout import PLAIN, TextLayout, join_lines, more_text
 
 _COLUMNS: Final = ("SERVICE", "IF LOST", "AT ONCE", "THEN", "WHY")
@@ -88,11 +89,10 @@ def _phase_text(phase: str, rows: Sequence[_Row], document: ResilienceDocument) 
 
 def _cells(row: _Row) -> Sequence[str]:
     left = row.left
-    then = f"{left.guaranteed} to {left.possible}" if left.guaranteed < left.possible else str(left.guaranteed)
     return (
         f"{left.namespace}/{left.workload.name} ({left.workload.kind})",
         f"{short_key(row.loss.key)} {row.loss.value}, {row.loss.phase}",
         f"{left.now} of {left.wanted}",
-        then,
+        then_text(left.guaranteed, left.possible),
         left.reason or "all come back",
     )

@@ -28,6 +28,7 @@ from rebalancer.reporting.headline import (
     next_word,
     wait_sentence,
 )
+from rebalancer.reporting.resilience import COLUMNS, loss_title, resilience_sentences, worst_rows
 from rebalancer.reporting.standing import standing_sentences, standing_title
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_lines, sections
 from rebalancer.reporting.text.map import Words, map_lines
@@ -71,6 +72,7 @@ def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLA
         _listed(f"WAITING{last}", [wait_sentence(wait, now, goes_on=goes) for wait in status.waits], layout),
         _listed(f"HOLDS{last}", [hold_sentence(hold, now, goes_on=goes) for hold in status.holds], layout),
         _titled("LAST MOVES", _MOVES, [_move(move, now) for move in _newest(status.last_moves)], layout),
+        _resilience_lines(status, now, layout),
         _titled(
             "NOT EVICTED, BY REASON",
             _REASONS,
@@ -80,6 +82,18 @@ def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLA
         [layout.paint(line, Style.BAD) for text in _problems(status) for line in layout.wrap(text)],
     ]
     return sections(parts)
+
+
+def _resilience_lines(status: StatusDocument, now: datetime, layout: TextLayout) -> list[str]:
+    if status.resilience is None:
+        return []
+    said = [line for text in resilience_sentences(status.resilience, now) for line in layout.wrap(text)]
+    rows = worst_rows(status.resilience)
+    return (
+        [layout.heading(loss_title(status.resilience).upper()), *said, *(layout.table(COLUMNS, rows) if rows else [])]
+        if said
+        else []
+    )
 
 
 def _map_words(status: StatusDocument, now: datetime) -> Words:

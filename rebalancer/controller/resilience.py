@@ -1,0 +1,146 @@
+"""Has what a lost domain leaves computed, again and again, in a process of its own.
+
+A thread waits for the next time, writes the last cycle's cluster to a new process, and tells the loop what it answers.
+The process takes a core for as long as some cycles of a large cluster: so one begins no sooner than a minute after the
+last one, and not before ten times as long as that took. Nothing of it decides anything about an eviction.
+"""
+
+import pickle
+import subprocess
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from rebalancer.assessment.assess import Assessment
+from rebalancer.controller.cycle import Cycle
+from rebalancer.controller.state import Clocks, LoopEvent, LoopState, ResilienceReported
+from rebalancer.resilience.demands import find_demands
+from rebalancer.resilience.transport import Answer, Question, send_question
+from rebalancer.resilience.worst import NOTHING_COMPUTED, ResilienceReport
+
+FIRST_SECONDS: Final = 30.0
+"""From the first cycle of a leader to the first computation: repairs that are due go first."""
+
+SECONDS: Final = 60.0
+"""From the beginning of one computation to the next at least."""
+
+_SHARE: Final = 10
+"""Of so many seconds at most one is computed."""
+
+_LONGEST: Final = 600.0
+"""Seconds after which a computation is ended."""
+
+_LOOK: Final = 1.0
+"""Seconds between two looks at whether one is due: one that is a second late is no loss."""
+
+_log = structlog.get_logger("rebalancer")
+
+
+class ResilienceWorker:
+    """What is left when a domain is lost, kept up to date by one thread.
+
+    `get_state` returns the loop's state, `tell` passes an event to the loop, `compute` answers a question, and ends
+    early, with a problem, once the event is set that it is passed.
+    """
+
+    def __init__(
+        self,
+        *,
+        get_state: Callable[[], LoopState],
+        tell: Callable[[LoopEvent], None],
+        clocks: Clocks,
+        compute: Callable[[Question, threading.Event], Answer],
+    ) -> None:
+        self._get_state = get_state
+        self._tell = tell
+        self._clocks = clocks
+        self._compute = compute
+        self._due: float | None = None
+        self._last: Callable[[], Assessment | None] = lambda: None
+        self._report = NOTHING_COMPUTED
+        self._ending = threading.Event()
+        self.thread = threading.Thread(target=self._run, name="resilience", daemon=True)
+
+    def stop(self) -> None:
+        """End at once; from any thread."""
+        self._ending.set()
+
+    def _run(self) -> None:
+        while not self._ending.wait(_LOOK):
+            try:
+                self.look()
+            except Exception:  # noqa: BLE001  # a defect is logged, the next time is tried
+                _log.exception("resilience failed")
+
+    def look(self) -> None:
+        """Have it computed if that is due, and if the cluster or the policy differs from what was computed last."""
+        state = self._get_state()
+        cycle = state.cycle if state.leadership.leads else None
+        if cycle is None:  # the loop has dropped the report of a term that is over
+            self._due, self._report, self._last = None, NOTHING_COMPUTED, lambda: None
+            return
+        now = self._clocks.monotonic()
+        if self._due is None:
+            self._due = now + FIRST_SECONDS
+        if now >= self._due and not cycle.context.stale and self._last() is not cycle.assessment:
+            self._work(cycle)
+            self._due = now + max(SECONDS, _SHARE * (self._clocks.monotonic() - now))
+
+    def _work(self, cycle: Cycle) -> None:
+        # An assessment is made anew whenever something differs; a reference would keep all of its pods.
+        self._last = weakref.ref(cycle.assessment)
+        policy = cycle.evaluation.inputs.policy
+        demands = find_demands(policy, cycle.assessment.pod_groups)
+        if not demands.keys:
+            self._publish(NOTHING_COMPUTED)
+            return
+        question = Question(snapshot=cycle.view.snapshot, profile=cycle.view.profile, demands=demands)
+        answer = self._compute(question, self._ending)
+        if answer.worst is not None:
+            self._publish(ResilienceReport(as_of=cycle.context.now, worst=answer.worst))
+        elif not self._ending.is_set():
+            _log.warning("what a lost domain leaves is not known", why=answer.problem)
+            self._publish(ResilienceReport(as_of=self._report.as_of, worst=self._report.worst, problem=answer.problem))
+
+    def _publish(self, report: ResilienceReport) -> None:
+        self._report = report
+        self._tell(ResilienceReported(report=report))
+
+
+def compute_elsewhere(question: Question, ending: threading.Event) -> Answer:
+    """Return the answer of a new process, which does not outlive its time or this process's."""
+    command = [sys.executable, "-m", "rebalancer.resilience"]
+    with subprocess.Popen(  # noqa: S603  # this program
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        done = threading.Event()
+        watch = threading.Thread(target=_end, args=(process, ending, done), name="resilience-watch", daemon=True)
+        watch.start()
+        try:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            with process.stdin as pipe:
+                send_question(question, pipe)
+            written = process.stdout.read()
+        except OSError as error:
+            return Answer(problem=f"the process that computes it has ended: {error}")
+        finally:
+            done.set()
+            watch.join()
+    if not written:
+        return Answer(problem=f"the process that computes it ended with code {process.returncode}")
+    answer: Answer = pickle.loads(written)  # noqa: S301  # from the same program
+    return answer
+
+
+def _end(process: "subprocess.Popen[bytes]", ending: threading.Event, done: threading.Event) -> None:
+    """End a process when its time is over, or this one ends."""
+    left = _LONGEST
+    while left > 0 and not done.wait(_LOOK / 4) and not ending.is_set():
+        left -= _LOOK / 4
+    if not done.is_set():
+        process.kill()

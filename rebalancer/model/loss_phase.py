@@ -1,0 +1,10 @@
+"""How far the loss of nodes has come."""
+
+from enum import StrEnum
+
+
+class Phase(StrEnum):
+    """Silent: the nodes do not answer, and their Node objects are there, tainted. Gone: these are deleted."""
+
+    SILENT = "silent"
+    GONE = "gone"

@@ -1,0 +1,57 @@
+"""What `status` and the page say of the loss of a domain: how many workloads keep enough, and the worst losses."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Final
+
+from rebalancer.documents.phrases import ago
+from rebalancer.documents.resilience_status import ResilienceStatus
+from rebalancer.model.words import plural, short_key
+
+COLUMNS: Final = ("WORKLOAD", "IF LOST", "AT ONCE", "THEN", "REQUIRED", "WHY")
+
+
+def loss_title(status: ResilienceStatus) -> str:
+    """Name what the rows are about: `If a zone is lost`."""
+    return f"If a {_name_keys(status)} is lost"
+
+
+def _name_keys(status: ResilienceStatus) -> str:
+    return " or ".join(short_key(key) for key in status.keys)
+
+
+def resilience_sentences(status: ResilienceStatus, now: datetime) -> Iterator[str]:
+    """Yield what holds of all workloads, what is not known, and why."""
+    if status.as_of is not None:
+        keeps = "keeps" if status.workloads == 1 else "keep"
+        yield (
+            f"{status.holding} of {plural(status.workloads, 'workload')} {keeps} for certain what is required, "
+            f"whichever {_name_keys(status)} is lost; computed {ago(status.as_of, now)}."
+        )
+    if status.not_computed:
+        yield f"Not computed yet: {plural(status.not_computed, 'workload')}."
+    if status.domains_left_out:
+        domains = plural(status.domains_left_out, "domain")
+        yield f"Not computed: the loss of {domains}, those with fewest pods of keys that have more than a hundred."
+    if status.problem:
+        yield f"It cannot be computed: {status.problem}."
+
+
+def worst_rows(status: ResilienceStatus) -> Sequence[Sequence[str]]:
+    """Return the cells of the worst losses, one for each workload that would have less than is required."""
+    return [
+        (
+            f"{loss.namespace}/{loss.workload.name} ({loss.workload.kind})",
+            f"{short_key(loss.key)} {loss.domain}, {loss.phase}",
+            f"{loss.now} of {loss.wanted}",
+            then_text(loss.guaranteed, loss.possible),
+            str(loss.required),
+            loss.reason,
+        )
+        for loss in status.losses
+    ]
+
+
+def then_text(guaranteed: int, possible: int) -> str:
+    """Say how many pods are left once nothing moves any more."""
+    return f"{guaranteed} to {possible}" if guaranteed < possible else str(guaranteed)

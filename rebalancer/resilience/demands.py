@@ -1,0 +1,80 @@
+"""What must be left of each workload: what the policy says of all, and its groups of theirs."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rebalancer.assessment.limit_groups import LimitGroup
+from rebalancer.model.loss_phase import Phase
+from rebalancer.model.moves import Reference
+from rebalancer.policy import Policy, Required
+from rebalancer.policy.resilience import GroupResilience
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Of a workload: whose domains are lost, how far, and how many pods must be left, by the strictest of these."""
+
+    keys: tuple[str, ...]
+    phases: tuple[Phase, ...]
+    required: tuple[Required, ...]
+
+    def resolve(self, wanted: int) -> int:
+        """Return how many of `wanted` pods must be left."""
+        return max(required.resolve(wanted) for required in self.required)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Demands:
+    """What must be left of all workloads, and of those of which it is something else."""
+
+    usual: Demand
+    others: Mapping[Reference, Demand] = field(default_factory=dict)
+
+    @property
+    def keys(self) -> Sequence[str]:
+        """The keys whose domains are to be lost, those of all first."""
+        asked = (key for demand in self._all for key in demand.keys)
+        return list(dict.fromkeys(asked))
+
+    @property
+    def phases(self) -> Sequence[Phase]:
+        """The phases of a loss in which something is asked."""
+        asked = {phase for demand in self._all for phase in demand.phases}
+        return [phase for phase in Phase if phase in asked]
+
+    def find(self, workload: Reference) -> Demand:
+        """Return that of a workload."""
+        return self.others.get(workload, self.usual)
+
+    @property
+    def _all(self) -> Sequence[Demand]:
+        return (self.usual, *self.others.values())
+
+
+def find_demands(policy: Policy, groups: Iterable[LimitGroup]) -> Demands:
+    """Return what a policy demands; `groups` are its groups of pods, as they are now."""
+    usual = Demand(policy.resilience.keys, policy.resilience.phases, (policy.resilience.require,))
+    by_workload: dict[Reference, list[GroupResilience]] = {}
+    for group in groups:
+        own = group.policy_group.resilience
+        if own != _SILENT:
+            for workload in group.owners:
+                by_workload.setdefault(workload, []).append(own)
+    return Demands(usual=usual, others={workload: _join(own, usual) for workload, own in by_workload.items()})
+
+
+_SILENT = GroupResilience()
+"""Of a group that says nothing."""
+
+
+def _join(groups: Sequence[GroupResilience], usual: Demand) -> Demand:
+    """Return all that groups ask of one workload; what none of them says is as usual."""
+    keys = dict.fromkeys(key for group in groups for key in group.keys or ())
+    phases = {phase for group in groups for phase in group.phases or ()}
+    required = dict.fromkeys(group.require for group in groups if group.require is not None)
+    says_keys = any(group.keys is not None for group in groups)
+    return Demand(
+        tuple(keys) if says_keys else usual.keys,
+        tuple(phase for phase in Phase if phase in phases) or usual.phases,
+        tuple(required) or usual.required,
+    )

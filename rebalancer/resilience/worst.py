@@ -1,0 +1,110 @@
+"""The worst loss of each workload, for each key and phase, against what must be left of it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from msgspec import Struct
+
+from rebalancer.assessment.controllers import members
+from rebalancer.model.loss_phase import Phase
+from rebalancer.model.moves import Reference
+from rebalancer.resilience.demands import Demands
+from rebalancer.resilience.rows import MOST_DOMAINS, LostDomain, Remaining, find_resilience
+from rebalancer.scheduling.view import View
+
+
+class WorstLoss(Struct, frozen=True, kw_only=True, gc=False):
+    """The domain of a key whose loss leaves the fewest pods of a workload for certain, in one phase.
+
+    Of `wanted` pods `now` are left at once, then `guaranteed` to `possible`; `required` must be. `reason` says why not
+    all come back for certain, "" where they do.
+    """
+
+    workload: Reference
+    key: str
+    phase: Phase
+    domain: str
+    wanted: int
+    now: int
+    guaranteed: int
+    possible: int
+    required: int
+    reason: str
+
+    @property
+    def holds(self) -> bool:
+        """Whether as many are left for certain as must be."""
+        return self.guaranteed >= self.required
+
+    @property
+    def badness(self) -> tuple[object, ...]:
+        """A sort key, the worst first: what is certain, then what is possible and left at once, of what is wanted."""
+        wanted = max(1, self.wanted)
+        return self.holds, self.guaranteed / wanted, self.possible / wanted, self.now / wanted, self.workload
+
+
+class Worst(Struct, frozen=True, kw_only=True, gc=False):
+    """What was computed of one cluster: of these workloads, the worst losses of those that lose something.
+
+    `left_out` counts the domains whose loss was not computed since their keys have too many.
+    """
+
+    workloads: frozenset[Reference]
+    losses: tuple[WorstLoss, ...]
+    left_out: int
+
+
+_NOTHING: Final = Worst(workloads=frozenset(), losses=(), left_out=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResilienceReport:
+    """What is known of the losses `as_of` a time, None before the first answer; `problem` says why none is newer."""
+
+    as_of: datetime | None = None
+    worst: Worst = _NOTHING
+    problem: str = ""
+
+
+NOTHING_COMPUTED: Final = ResilienceReport()
+
+
+def find_worst(view: View, demands: Demands) -> Worst:
+    """Return the worst losses of all workloads that lose something by one."""
+    workloads = frozenset(member.reference for member in members(view) if member.owner is not None)
+    losses = tuple(loss for key in demands.keys for loss in _find_for_key(key, view, demands))
+    left_out = sum(max(0, len(view.nodes.groups(key)) - MOST_DOMAINS) for key in demands.keys)
+    return Worst(workloads=workloads, losses=losses, left_out=left_out)
+
+
+def _find_for_key(key: str, view: View, demands: Demands) -> Iterator[WorstLoss]:
+    worst: dict[tuple[Reference, Phase], WorstLoss] = {}
+    for lost in find_resilience(view, [key], demands.phases, lambda workload: key in demands.find(workload).keys):
+        for row in lost.rows:
+            demand, at = demands.find(row.workload), (row.workload, lost.phase)
+            if lost.phase in demand.phases:
+                one = _judge(row, lost, demand.resolve(row.wanted))
+                if at not in worst or _order(one) < _order(worst[at]):
+                    worst[at] = one
+    yield from worst.values()
+
+
+def _order(loss: WorstLoss) -> tuple[int, int, int]:
+    return loss.guaranteed, loss.possible, loss.now
+
+
+def _judge(row: Remaining, lost: LostDomain, required: int) -> WorstLoss:
+    return WorstLoss(
+        workload=row.workload,
+        key=lost.key,
+        phase=lost.phase,
+        domain=lost.value,
+        wanted=row.wanted,
+        now=row.now,
+        guaranteed=row.guaranteed,
+        possible=row.possible,
+        required=required,
+        reason="" if row.reason is None else str(row.reason),
+    )
