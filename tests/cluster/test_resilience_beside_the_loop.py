@@ -18,9 +18,7 @@ WEB: Final = f'{HELD}workload="web",workload_kind="Deployment"}}'
 
 
 @pytest.mark.timeout(300)
-def test_a_service_that_holds_no_longer_is_told_once_and_shown(
-    cluster: ControlPlane, tmp_path: Path
-) -> None:
+def test_a_service_that_holds_no_longer_is_told_once_and_shown(cluster: ControlPlane, tmp_path: Path) -> None:
     """Six pods of one core in three zones of one node: with five cores in use of six, two have no place without a."""
     install(cluster, "base")
     lay_out(
