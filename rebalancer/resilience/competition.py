@@ -12,6 +12,7 @@ from typing import Final
 from rebalancer.model.facts import Fact
 from rebalancer.model.labels import LabelSelector, Operator
 from rebalancer.model.pods import Resources
+from rebalancer.resilience.creation import find_stranded, find_uncreated
 from rebalancer.resilience.exclusions import DependsOnPods, Exclusion, PortsInUse, find_exclusions
 from rebalancer.resilience.loss import Loss, Service
 from rebalancer.resilience.rules import Rule, find_rules, is_spread_on
@@ -30,7 +31,8 @@ class Competition:
 
     `requests` are in the order of `resources`, as is what each node has left in `free`; without the scheduler's filter
     there are no resources. `places` holds the nodes that each service's pods may be placed on at any moment, and
-    perhaps others. `unknown` says what of a service no bound from below counts.
+    perhaps others; `creatable` counts those that a node could take. `unknown` says what of a service no bound from
+    below counts.
     """
 
     def __init__(self, loss: Loss) -> None:
@@ -51,6 +53,7 @@ class Competition:
         }
         self.exclusions: Final[dict[int, Sequence[Exclusion]]] = {}
         self.unknown: Final[dict[int, Fact | None]] = {}
+        self.creatable: Final[dict[int, int]] = {}
         self._find_exclusions()
         amounts = {number: _find_amounts(self.services[number], loss) for number in self.active}
         named = (
@@ -83,12 +86,16 @@ class Competition:
 
     def _find_exclusions(self) -> None:
         ports = PortsInUse(self.loss)
-        repelling = _find_repelling(self)
+        repelling, uncreated = _find_repelling(self), find_uncreated(self.loss)
         for number in self.active:
             service = self.services[number]
             known = service.unknown is None
             self.exclusions[number] = [*find_exclusions(service.sample, self.loss, ports)] if known else []
-            self.unknown[number] = service.unknown or self._find_dependence(number, repelling)
+            stranded = find_stranded(service, self.loss)
+            self.creatable[number] = service.pending - (stranded.pods if stranded is not None else 0)
+            self.unknown[number] = (
+                service.unknown or stranded or uncreated.get(number) or self._find_dependence(number, repelling)
+            )
 
     def _find_dependence(self, number: int, repelling: Mapping[int, Fact]) -> Fact | None:
         """Return what of a service's pods no bound from below counts."""

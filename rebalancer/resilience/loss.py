@@ -63,6 +63,7 @@ class Service:
     """
 
     workload: Reference | None
+    owner: Workload | None
     sample: Pod
     unknown: Fact | None
     wanted: int
@@ -127,6 +128,7 @@ def _make_service(
         unknown = CreatedInOrder(str(owner))
     return Service(
         workload=member.reference,
+        owner=owner,
         sample=sample,
         unknown=unknown,
         wanted=owner.replicas,
@@ -166,6 +168,7 @@ def _find_competitors(view: View, nodes: Collection[str], served: Collection[str
         if pod.owner is None or pod.owner.uid not in served:
             yield Service(
                 workload=None,
+                owner=None,
                 sample=pod,
                 unknown=None,
                 wanted=0,

@@ -72,7 +72,7 @@ class Takers:
 
     def _find_most(self, number: int) -> Most:
         service, kind = self.competition.services[number], self.kind(number)
-        total, by_key = float(service.pending), dict[str, Mapping[str, int]]()
+        total, by_key = float(self.competition.creatable[number]), dict[str, Mapping[str, int]]()
         for rule in self.competition.rules[number] if self.alone[number] else ():
             named, fit = kind.fit_by(rule.key)
             if len(named) <= self.sizes.domains:
