@@ -151,9 +151,19 @@ class Account:
 
     @cached_property
     def refusals(self) -> Mapping[Reason, int]:
-        """How many pods are not evicted, or not yet, by reason; and workloads of which no pod is counted for it."""
+        """How many pods are not evicted, or not yet, by reason; and workloads of which no pod is counted for it.
+
+        What may not be evicted is no news where a repair needs none of it: it counts where one lacks something.
+        """
+        lacking = {
+            member.reference
+            for component in self.plan.components
+            if component.refusal is not None
+            for member in component.component.members
+        }
+        refused = [row for row in self.plan.refusals if row.pod is not None and row.workload in lacking]
         pods = {(kept.reason, kept.eviction.workload, kept.eviction.pod.name) for kept in self.fates.kept}
-        pods.update((row.reason, row.workload, row.pod) for row in self.plan.refusals if row.pod is not None)
+        pods.update((row.reason, row.workload, row.pod or "") for row in refused)
         counted = {(reason, workload) for reason, workload, _ in pods}
         whole = {(row.reason, row.workload) for row in self.plan.refusals if row.pod is None}
         return Counter([*(reason for reason, _, _ in pods), *(reason for reason, _ in whole - counted)])

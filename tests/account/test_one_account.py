@@ -477,3 +477,27 @@ def test_where_a_repair_may_go_on_with_an_event_nobody_knows_when_the_next_evict
         account = Account(plan=plan, numbers=group_numbers(plan), fates=fates, moves=())
         assert account.next_at == plan.made_at + timedelta(minutes=1)
         assert account.may_go_sooner is is_sooner
+
+
+def young(snapshot: Snapshot, *names: str) -> Snapshot:
+    """Make pods as young as the snapshot."""
+    pods = (structs.replace(pod, created=snapshot.taken_at) if pod.name in names else pod for pod in snapshot.pods)
+    return replace(snapshot, pods=tuple(pods))
+
+
+def test_what_no_repair_wants_is_no_reason_why_something_is_not_evicted() -> None:
+    """Of four pods one must go: three that are too young matter to nobody, a fourth one keeps it from going."""
+    blueprint = a_cluster("ab")
+    blueprint.deployment("web", on={"a-1": 3, "b-1": 1}, spread={ZONE: 1})
+    snapshot = blueprint.snapshot()
+    names = [pod.name for pod in snapshot.pods if pod.node == "a-1"]
+    policy = a_policy("mode: Evict\nspread: {for: 0s}\nnodes: {settle: 0s}\n")
+
+    def counted(*of: str) -> int:
+        made = young(snapshot, *of)
+        state, _ = step(a_state(policy, made.taken_at), CycleDue(snapshot=made), made.taken_at)
+        status = status_document(state, "test", "test")
+        return status.refusals.get(Reason.TOO_YOUNG, 0)
+
+    assert counted(*names[1:]) == 0
+    assert counted(*names) == 3
