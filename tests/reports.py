@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from rebalancer.adapters.prometheus import Metrics
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.causes import find_causes
-from rebalancer.assessment.domain_failures import DomainFailures
 from rebalancer.assessment.findings import Finding, find_findings
 from rebalancer.assessment.unmatched import find_unmatched
 from rebalancer.controller.account import find_account
@@ -18,6 +17,7 @@ from rebalancer.controller.status import status_document
 from rebalancer.documents.overview import EVERYTHING, Selection
 from rebalancer.documents.page import PageDocument, PageSource, page_document
 from rebalancer.documents.report import ReportDocument, WorkloadFilter, every_workload, report_document
+from rebalancer.documents.resilience import ResilienceDocument
 from rebalancer.model.moves import NO_MEMORY, Memory
 from rebalancer.planning.plan import Plan
 from rebalancer.policy import Policy
@@ -35,7 +35,7 @@ def full_report(  # as many values as a report is made from
     plan: Plan,
     policy: Policy,
     chosen: WorkloadFilter = every_workload,
-    lost: DomainFailures | None = None,
+    lost: ResilienceDocument | None = None,
     memory: Memory = NO_MEMORY,
 ) -> ReportDocument:
     """Return the report with causes and findings."""

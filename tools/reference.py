@@ -31,7 +31,7 @@ from rebalancer.documents.plan import PlanDocument
 from rebalancer.documents.prediction import PredictionDocument
 from rebalancer.documents.report import ReportDocument
 from rebalancer.documents.resilience import ResilienceDocument
-from rebalancer.documents.simulation import DomainLossesDocument, SimulationDocument
+from rebalancer.documents.simulation import SimulationDocument
 from rebalancer.documents.status import StatusDocument
 from rebalancer.documents.suggestion import SuggestionDocument
 from rebalancer.model.events import Event, EventReason, Regarding
@@ -60,7 +60,6 @@ DOCUMENTS: Final[Mapping[str, type[Struct]]] = {
     "resilience": ResilienceDocument,
     "suggestion": SuggestionDocument,
     "simulation": SimulationDocument,
-    "simulated-losses": DomainLossesDocument,
     "page": PageDocument,
     "map": MapDocument,
     "history": HistoryDocument,

@@ -1,7 +1,6 @@
 """`rebalancer check`: what must be right before anything moves, in one screen, each line with its way out."""
 
 import argparse
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -32,10 +31,10 @@ from rebalancer.cli.errors import CliError, Exit
 from rebalancer.cli.files import ReadPolicy, choose_policy
 from rebalancer.cli.load import LoadedCluster, load_cluster
 from rebalancer.cli.options import FORMATS, ReadOptions, add_color_argument
+from rebalancer.cli.output import write_document
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.refusals import unreadable
 from rebalancer.cli.terminal import find_layout
-from rebalancer.documents.document import to_json, to_yaml
 from rebalancer.documents.status import LeaseStatus, StatusDocument
 from rebalancer.locations import ConfigMapPolicy, controller_namespace, parse_policy_location
 from rebalancer.model.history import NOBODY, Author
@@ -87,13 +86,7 @@ def run(args: argparse.Namespace) -> int:
         document = check_document(list(_check(transport, namespace, options, cluster, configuration)))
     except ClusterError as error:
         raise unreadable(error) from None
-    match args.output:
-        case "json":
-            sys.stdout.write(to_json(document).decode())
-        case "yaml":
-            sys.stdout.write(to_yaml(document))
-        case _:
-            sys.stdout.write(check_text(document, find_layout(args.color)))
+    write_document(document, args.output, lambda: check_text(document, find_layout(args.color)))
     return Exit.SOMETHING if document.wrong else Exit.FINE
 
 

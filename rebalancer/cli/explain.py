@@ -1,16 +1,15 @@
 """`rebalancer explain`: why a pod or a workload is, or is not, moved."""
 
 import argparse
-import sys
 
 from rebalancer.advice.claims import find_claim_recipe
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.load import load_cluster
 from rebalancer.cli.objects import find_object, parse_object
 from rebalancer.cli.options import ReadOptions, add_read_arguments
+from rebalancer.cli.output import write_document
 from rebalancer.cli.parsing import Parser
 from rebalancer.documents.cluster_map import map_document
-from rebalancer.documents.document import to_json, to_yaml
 from rebalancer.documents.explanation import ExplanationDetails, explain_pod, explain_workload
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
@@ -61,11 +60,5 @@ def run(args: argparse.Namespace) -> int:
         drawn = map_document(evaluation, evaluation.inputs.memory, chosen=[target])
         details = details._replace(scale_downs=tuple(scale_downs), drawn=drawn)
         document = explain_workload(target, evaluation.assessment, evaluation.plan, snapshot, details)
-    match options.output:
-        case "json":
-            sys.stdout.write(to_json(document).decode())
-        case "yaml":
-            sys.stdout.write(to_yaml(document))
-        case _:
-            sys.stdout.write(explanation_text(document, options.layout, foot=cluster.head()))
+    write_document(document, options.output, lambda: explanation_text(document, options.layout, foot=cluster.head()))
     return Exit.FINE

@@ -1,16 +1,16 @@
 """`rebalancer plan`: what would be evicted, why, and why not more."""
 
 import argparse
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rebalancer.cli.errors import CliError, Exit
 from rebalancer.cli.load import load_cluster, select_workloads
 from rebalancer.cli.options import LIST_FORMATS, ReadOptions, add_read_arguments
+from rebalancer.cli.output import write_document
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.terminal import write_lines
-from rebalancer.documents.document import json_chunks, to_yaml
+from rebalancer.documents.document import json_chunks
 from rebalancer.documents.plan import PlanDocument, plan_document, plan_totals
 from rebalancer.documents.plan_notes import find_notes
 from rebalancer.planning.eviction import Eviction
@@ -68,11 +68,6 @@ def _write(document: PlanDocument, args: argparse.Namespace, options: ReadOption
                 file.writelines(json_chunks(document))
         except OSError as error:
             raise CliError(f"{args.out}: {error.strerror}") from None
-    match options.output:
-        case "json":
-            sys.stdout.writelines(json_chunks(document))
-        case "yaml":
-            sys.stdout.write(to_yaml(document))
-        case "table" | "wide":
-            shown = PlanOptions(verbose=args.verbose, wide=options.output == "wide", most=options.most)
-            sys.stdout.write(plan_text(document, shown, options.layout))
+    if options.output != "name":
+        shown = PlanOptions(verbose=args.verbose, wide=options.output == "wide", most=options.most)
+        write_document(document, options.output, lambda: plan_text(document, shown, options.layout))

@@ -1,7 +1,6 @@
 """`rebalancer predict`: where kube-scheduler would put a pod, and why nowhere else."""
 
 import argparse
-import sys
 
 import msgspec
 from msgspec import structs
@@ -12,6 +11,7 @@ from rebalancer.cli.errors import CliError, Exit, UsageError
 from rebalancer.cli.files import read_bytes, source_name
 from rebalancer.cli.load import load_profile, load_snapshot
 from rebalancer.cli.options import ReadOptions, add_read_arguments
+from rebalancer.cli.output import write_document
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.progress import progress
 from rebalancer.creation.defaults import apply_defaults
@@ -19,7 +19,6 @@ from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import PODS
 from rebalancer.decoding.lists import decode
 from rebalancer.decoding.wire import Head
-from rebalancer.documents.document import to_json, to_yaml
 from rebalancer.documents.prediction import prediction_document
 from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.snapshot import Fault
@@ -54,13 +53,8 @@ def run(args: argparse.Namespace) -> int:
     if any(pod.node == spec.node_name for pod in existing):
         spec = structs.replace(spec, node_name=None)
     prediction = predict(structs.replace(written, spec=spec), view.without(existing))
-    match options.output:
-        case "json":
-            sys.stdout.write(to_json(prediction_document(prediction)).decode())
-        case "yaml":
-            sys.stdout.write(to_yaml(prediction_document(prediction)))
-        case _:
-            sys.stdout.write(prediction_text(prediction_document(prediction), options.layout))
+    document = prediction_document(prediction)
+    write_document(document, options.output, lambda: prediction_text(document, options.layout))
     return Exit.FINE
 
 

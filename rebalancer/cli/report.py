@@ -1,24 +1,25 @@
 """`rebalancer report`: every constraint and every limit now, counted as kube-scheduler counts."""
 
 import argparse
-import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from rebalancer.assessment.domain_failures import simulate_failures
 from rebalancer.assessment.findings import find_findings
 from rebalancer.cli.errors import Exit, UsageError, warn
 from rebalancer.cli.load import LoadedCluster, find_more_sizes, load_cluster, select_workloads
 from rebalancer.cli.objects import find_object, parse_object
 from rebalancer.cli.options import LIST_FORMATS, ReadOptions, add_read_arguments
+from rebalancer.cli.output import write_document
 from rebalancer.cli.parsing import Parser
+from rebalancer.cli.resilience import lose_domains
+from rebalancer.cli.selectors import parse_key
 from rebalancer.cli.terminal import write_lines
 from rebalancer.documents.cluster_map import WHOLE, map_document
-from rebalancer.documents.document import json_chunks, to_yaml
 from rebalancer.documents.map import MapDocument
 from rebalancer.documents.plan_notes import local_storage_line
 from rebalancer.documents.report import ReportDocument, every_workload, report_document
 from rebalancer.model.moves import Reference
+from rebalancer.model.nodes import ZONE
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
@@ -52,8 +53,13 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument(
         "--failures",
-        action="store_true",
-        help="what the loss of each single node and zone would break, and whether the lost pods could be placed again",
+        metavar="KEY",
+        nargs="?",
+        const=ZONE,
+        action="append",
+        type=parse_key,
+        help="also what `rebalancer resilience` says: what is left of each workload when a domain of this topology key "
+        f"is lost; may be given repeatedly (without KEY: {ZONE})",
     )
     parser.add_argument(
         "-v",
@@ -91,30 +97,30 @@ def run(args: argparse.Namespace) -> int:
         evaluation.causes,
         (*find_findings(view, assessment, cluster.unmatched), *scale_downs),
         every_workload if workloads is None else workloads.__contains__,
-        simulate_failures(assessment.pod_groups, assessment.limits, view) if args.failures else None,
+        lose_domains(view, args.failures, workloads) if args.failures else None,
         find_relaxations(evaluation.plan),
         view,
         memory=evaluation.inputs.memory,
         drawn=drawn,
     )
-    match options.output:
-        case "json":
-            sys.stdout.writelines(json_chunks(document))
-        case "yaml":
-            sys.stdout.write(to_yaml(document))
-        case "name":
-            write_lines(_unsatisfied_names(document))
-        case _:
-            held = local_storage_line(narrow_plan(evaluation.plan, workloads).refusals)
-            wide = options.output == "wide"
-            layout, head = options.layout, cluster.head()
-            if drawn is not None:
-                sys.stdout.write(report_map_text(document, drawn, layout, head=head, rules=bool(args.map)))
-            else:
-                sys.stdout.write(report_text(document, held, layout, head=head, most=options.most, wide=wide))
+    if options.output == "name":
+        write_lines(_unsatisfied_names(document))
+    else:
+        held = local_storage_line(narrow_plan(evaluation.plan, workloads).refusals)
+        write_document(document, options.output, lambda: _make_text(document, held, cluster, options, args))
     if not args.fail_on:
         return Exit.FINE
     return _exit_code(document, args.fail_on, cluster.snapshot, chose_nothing=workloads is not None and not workloads)
+
+
+def _make_text(
+    document: ReportDocument, held: str, cluster: LoadedCluster, options: ReadOptions, args: argparse.Namespace
+) -> str:
+    layout, head = options.layout, cluster.head()
+    if document.map is not None:
+        return report_map_text(document, document.map, layout, head=head, rules=bool(args.map))
+    wide = options.output == "wide"
+    return report_text(document, held, layout, head=head, most=options.most, wide=wide)
 
 
 def _exit_code(document: ReportDocument, fail_on: Sequence[str], snapshot: Snapshot, *, chose_nothing: bool) -> int:

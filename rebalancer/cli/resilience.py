@@ -1,17 +1,17 @@
 """`rebalancer resilience`: what is left of each workload when a zone is lost, whatever kube-scheduler chooses."""
 
 import argparse
-import sys
+from collections.abc import Collection, Iterable, Sequence
 
 from rebalancer.assessment.controllers import members
 from rebalancer.cli.errors import Exit, UsageError
-from rebalancer.cli.load import load_cluster, select_workloads
+from rebalancer.cli.load import LoadedCluster, load_cluster, select_workloads
 from rebalancer.cli.objects import find_object, parse_object
 from rebalancer.cli.options import ReadOptions, add_read_arguments
+from rebalancer.cli.output import write_document
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.selectors import parse_key
-from rebalancer.documents.document import json_chunks, to_yaml
-from rebalancer.documents.resilience import resilience_document
+from rebalancer.documents.resilience import ResilienceDocument, resilience_document
 from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import Reference
 from rebalancer.model.nodes import ZONE
@@ -51,24 +51,36 @@ def run(args: argparse.Namespace) -> int:
     chosen = select_workloads(options, cluster.snapshot)
     if args.workload is not None:
         chosen = frozenset({_find_workload(args.workload, options.namespace, view)})
-    known = {member.reference for member in members(view) if member.owner is not None}
-    looked_at = known if chosen is None else known & chosen
-    keys = args.key or [ZONE]
     phases = [Phase(args.phase)] if args.phase else list(Phase)
+    document = lose_domains(view, args.key or [ZONE], chosen, phases)
+    write_losses(document, cluster, options, wide=args.workload is not None)
+    return Exit.FINE
+
+
+def lose_domains(
+    view: View,
+    keys: Sequence[str],
+    chosen: Collection[Reference] | None = None,
+    phases: Iterable[Phase] = tuple(Phase),
+) -> ResilienceDocument:
+    """Return what is left of the chosen workloads, None for all, when each domain of these keys is lost."""
+    known = {member.reference for member in members(view) if member.owner is not None}
+    looked_at = known if chosen is None else known.intersection(chosen)
     losses = find_resilience(view, keys, phases, looked_at.__contains__)
     existing = sum(len(view.nodes.groups(key)) for key in keys)
-    document = resilience_document(keys, len(looked_at), losses, existing)
-    match options.output:
-        case "json":
-            sys.stdout.writelines(json_chunks(document))
-        case "yaml":
-            sys.stdout.write(to_yaml(document))
-        case _:
-            wide = options.output == "wide" or args.workload is not None
-            sys.stdout.write(
-                resilience_text(document, options.layout, head=cluster.head(), most=options.most, wide=wide)
-            )
-    return Exit.FINE
+    return resilience_document(keys, len(looked_at), losses, existing)
+
+
+def write_losses(
+    document: ResilienceDocument, cluster: LoadedCluster, options: ReadOptions, *, wide: bool = False
+) -> None:
+    """Write losses in the chosen format; `wide` shows every loss in any case."""
+    wide = wide or options.output == "wide"
+    write_document(
+        document,
+        options.output,
+        lambda: resilience_text(document, options.layout, head=cluster.head(), most=options.most, wide=wide),
+    )
 
 
 def _find_workload(name: str, namespace: str | None, view: View) -> Reference:

@@ -1,13 +1,11 @@
 """`rebalancer simulate`: what would happen, on a simulated copy of the cluster."""
 
 import argparse
-import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Final
 
-from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.causes import find_causes
 from rebalancer.assessment.findings import find_findings
 from rebalancer.assessment.name_hints import nearest_name
@@ -18,14 +16,13 @@ from rebalancer.cli.files import read_bytes, source_name
 from rebalancer.cli.live import add_live_arguments, watching
 from rebalancer.cli.load import load_cluster, load_profile
 from rebalancer.cli.options import ReadOptions, add_read_arguments
+from rebalancer.cli.output import write_document
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.progress import progress
-from rebalancer.documents.document import json_chunks, to_yaml, workload_name
-from rebalancer.documents.phrases import key_text, workload_names
+from rebalancer.cli.resilience import lose_domains, write_losses
+from rebalancer.documents.document import workload_name
 from rebalancer.documents.report import report_document
 from rebalancer.documents.simulation import (
-    DomainLoss,
-    DomainLossesDocument,
     FewestReady,
     LeastHeadroom,
     MostWithoutNode,
@@ -35,12 +32,9 @@ from rebalancer.documents.simulation import (
     WorstMoments,
 )
 from rebalancer.model.moves import NO_MEMORY
-from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot, get_known_time
-from rebalancer.model.words import short_key
 from rebalancer.policy import Policy, ScaleDownPrevention, default_policy
-from rebalancer.reporting.text.simulation import losses_text, simulation_text
-from rebalancer.scheduling.profile import Profile
+from rebalancer.reporting.text.simulation import simulation_text
 from rebalancer.simulator.changes import Change, parse_change
 from rebalancer.simulator.play import ImpossibleChangeError, Outcome, Play, simulated_policy, with_prevention
 from rebalancer.simulator.scenario import (
@@ -57,7 +51,7 @@ _FLAGS: Final = (
     ("remove-node", "NODE", "a node is lost, with its pods"),
     ("add-node", "NODE=LABEL=VALUE,…", "a node joins, like the one that has most of these labels"),
     ("cordon", "NODE", "a node is cordoned"),
-    ("remove-domain", "KEY=VALUE", "all nodes with a label are lost"),
+    ("remove-domain", "KEY=VALUE", "all nodes with a label are lost, with their pods"),
     ("restore-domain", "KEY=VALUE", "the lost nodes with a label come back, empty"),
     ("scale", "NAMESPACE/KIND/NAME=N", "a Deployment, StatefulSet or ReplicaSet gets so many replicas"),
 )
@@ -79,7 +73,11 @@ def add_arguments(parser: Parser) -> None:
         )
     add_scenario_argument(changes)
     changes.add_argument(
-        "--each", dest="every_domain_of", metavar="KEY", help="instead: every single loss of a domain of a topology key"
+        "--each",
+        dest="every_domain_of",
+        metavar="KEY",
+        help="instead, and without playing anything, what `rebalancer resilience` says: what is left of each workload "
+        "when a domain of this topology key is lost",
     )
     parser.add_argument(
         "--prevention",
@@ -123,19 +121,18 @@ def run(args: argparse.Namespace) -> int:
     options = ReadOptions.of(args, policy=scenario.policy or own)
     _check_flags(args, options, scenario)
     _check_live_flags(args)
+    if args.every_domain_of is not None:
+        _lose_each(options, args.every_domain_of)
+        return Exit.FINE
     snapshot, policy = _read_cluster(options, scenario)
     if args.prevention is not None:
         policy = with_prevention(policy, ScaleDownPrevention(args.prevention))
     profile, note = load_profile(options), _describe_difference(policy)
-    if args.every_domain_of is not None:
-        losses = _lose_domains(snapshot, policy, profile, args.seed, args.every_domain_of)
-        _print(options, losses, lambda: losses_text(losses, note, options.layout))
-        return Exit.FINE
     play = scenario.play(seed=args.seed, snapshot=snapshot, policy=policy, profile=profile)
     with _watched(args, scenario, play) if args.live else nullcontext():
         document = _simulation_document(snapshot, _finish(play), args.seed)
         wide = options.output == "wide"
-        _print(options, document, lambda: simulation_text(document, note, options.layout, wide=wide))
+        write_document(document, options.output, lambda: simulation_text(document, note, options.layout, wide=wide))
     return Exit.FINE
 
 
@@ -145,8 +142,8 @@ def _watched(args: argparse.Namespace, scenario: Scenario, play: Play) -> Abstra
 
 def _check_flags(args: argparse.Namespace, options: ReadOptions, scenario: Scenario) -> None:
     """Raise UsageError where flags contradict each other or the scenario."""
-    if args.every_domain_of is not None and (scenario.steps or args.live):
-        raise UsageError("--each loses every domain by itself; leave out the other changes, and --live")
+    if args.every_domain_of is not None and (scenario.steps or args.live or args.prevention):
+        raise UsageError("--each plays nothing; leave out the other changes, --prevention and --live")
     if options.namespace is not None or not options.selector.empty:
         raise UsageError("simulate plays the whole cluster; leave out -n and -l")
     if scenario.snapshot is not None and (args.snapshot or args.kubeconfig or args.context):
@@ -203,16 +200,6 @@ def _read_file(name: str) -> bytes:
         raise CliError(f"{error}; without a file, choose {list_shipped()}") from None
 
 
-def _print(options: ReadOptions, document: SimulationDocument | DomainLossesDocument, text: Callable[[], str]) -> None:
-    match options.output:
-        case "json":
-            sys.stdout.writelines(json_chunks(document))
-        case "yaml":
-            sys.stdout.write(to_yaml(document))
-        case _:
-            sys.stdout.write(text())
-
-
 def _describe_difference(policy: Policy) -> str:
     """Say what of the policy is simulated in another way, "" if nothing is."""
     simulated = simulated_policy(policy)
@@ -235,65 +222,14 @@ def _finish(play: Play) -> Outcome:
             raise CliError(str(error)) from None
 
 
-def _find_domains(snapshot: Snapshot, key: str) -> list[str]:
-    domains = sorted({node.labels[key] for node in snapshot.nodes if key in node.labels})
-    if not domains:
-        keys = {known for node in snapshot.nodes for known in node.labels}
+def _lose_each(options: ReadOptions, key: str) -> None:
+    """Print what `rebalancer resilience` prints of a key."""
+    cluster = load_cluster(options)
+    if not cluster.evaluation.view.nodes.groups(key):
+        keys = {known for node in cluster.snapshot.nodes for known in node.labels}
         near = min((known for known in keys if known.rpartition("/")[2] == key), default=nearest_name(key, keys))
         raise CliError(f"--each {key}: no node has the label {key}{f'; did you mean {near}?' if near else ''}")
-    return domains
-
-
-def _lose_domains(snapshot: Snapshot, policy: Policy, profile: Profile, seed: int, key: str) -> DomainLossesDocument:
-    domains = _find_domains(snapshot, key)
-    whole = _finish(Scenario(steps=()).play(seed=seed, snapshot=snapshot, policy=policy, profile=profile))
-    losses = []
-    for domain in domains:
-        lost = {node.name for node in snapshot.nodes if node.labels.get(key) == domain}
-        scenario = Scenario(steps=(parse_change("remove-domain", f"{key}={domain}"),))
-        outcome = _finish(scenario.play(seed=seed, snapshot=snapshot, policy=policy, profile=profile))
-        missing = [one.wanted - one.ready for one in outcome.readiness]
-        headrooms = [one.headroom for one in outcome.headrooms]
-        left = _name_unsatisfied(outcome.cycle.assessment)
-        losses.append(
-            DomainLoss(
-                domain=domain,
-                nodes=len(lost),
-                pods=sum(pod.node in lost and not pod.finished for pod in snapshot.pods),
-                evictions=outcome.evictions,
-                lower_bound=outcome.lower_bound,
-                seconds=outcome.took.total_seconds(),
-                most_missing=max(missing, default=0),
-                least_headroom=min(headrooms, default=None),
-                without_node=outcome.steps[-1].waiting,
-                unsatisfied=len(left),
-                left=left,
-            )
-        )
-    return DomainLossesDocument(
-        generated_at=get_known_time(snapshot.taken_at),
-        seed=seed,
-        topology_key=key,
-        losses=tuple(losses),
-        without_node=whole.steps[-1].waiting,
-        left=_name_unsatisfied(whole.cycle.assessment),
-    )
-
-
-def _name_unsatisfied(assessment: Assessment) -> tuple[str, ...]:
-    """Name the hard constraints and the limits that are not satisfied, by what they are about."""
-    constraints = (
-        f"{group.spread.namespace}/{workload_names(group.workloads)}: {short_key(row.constraint.key)}"
-        for group in assessment.groups
-        for row in group.hard
-        if row.state is not State.SATISFIED
-    )
-    limits = (
-        f"{limit.namespace}/{key_text(limit.key)}: limit {limit.group}/{limit.limit}"
-        for limit in assessment.limits
-        if limit.state is not State.SATISFIED
-    )
-    return (*constraints, *limits)
+    write_losses(lose_domains(cluster.evaluation.view, [key]), cluster, options)
 
 
 def _simulation_document(snapshot: Snapshot, outcome: Outcome, seed: int) -> SimulationDocument:

@@ -2,15 +2,14 @@
 
 import argparse
 import re
-import sys
 
 from rebalancer.advice.suggestion import SuggestionRequest
 from rebalancer.cli.errors import Exit, UsageError
 from rebalancer.cli.options import FORMATS, add_color_argument
+from rebalancer.cli.output import write_document
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.selectors import parse_key
 from rebalancer.cli.terminal import find_layout
-from rebalancer.documents.document import to_json, to_yaml
 from rebalancer.documents.suggestion import suggestion_document
 from rebalancer.model.nodes import HOSTNAME, ZONE
 from rebalancer.model.words import plural
@@ -90,13 +89,7 @@ def run(args: argparse.Namespace) -> int:
             zone_max_skew=args.zone_max_skew,
         )
     )
-    match args.output:
-        case "json":
-            sys.stdout.write(to_json(document).decode())
-        case "yaml":
-            sys.stdout.write(to_yaml(document))
-        case _:
-            sys.stdout.write(suggestion_text(document, find_layout(args.color)))
+    write_document(document, args.output, lambda: suggestion_text(document, find_layout(args.color)))
     return Exit.FINE
 
 

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Annotated, Final, NamedTuple
+from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 
 from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.causes import Causes, constraint_token, limit_token, term_token
-from rebalancer.assessment.domain_failures import DomainFailure, DomainFailures
 from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.assessment.sizes.find import WorkloadSizes
@@ -30,6 +29,7 @@ from rebalancer.documents.document import (
 from rebalancer.documents.domain_counts import list_counts
 from rebalancer.documents.map import MapDocument
 from rebalancer.documents.remedies import Violation, find_revision_label, limit_remedy, remedy, term_remedy
+from rebalancer.documents.resilience import DomainLoss, RemainingWorkload, ResilienceDocument
 from rebalancer.documents.state_reasons import StateReason, StateReasons, limit_workloads
 from rebalancer.model.moves import NO_MEMORY, Memory, Reference, make_token
 from rebalancer.model.reasons import FindingKind, State, ViolationCause
@@ -40,9 +40,6 @@ from rebalancer.planning.plan import Plan
 from rebalancer.scheduling.view import View
 
 WorkloadFilter = Callable[[Reference], bool]
-
-_MOST_LOSSES: Final = 20
-"""Sets of pods listed for the loss of one domain, the worst first."""
 
 
 class ReportedConstraint(CamelCaseStruct, frozen=True, kw_only=True):
@@ -174,36 +171,26 @@ class ReportedSizes(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class LostGroup(CamelCaseStruct, frozen=True, kw_only=True):
-    """What one set of pods loses: all pods of a group, or those that `limit` selects.
+    """One workload in the loss of a domain, a group of its own: of the pods that it wants `lost` are not Ready at once.
 
-    `holds`: of `total` desired pods, a majority is `left` (Ready, in other domains), and no limit on exactly these
-    pods allows fewer losses.
+    `holds`: a majority is.
     """
 
     group: Text
-    limit: str | None
     namespace: Text
     key: Mapping[str, str]
     lost: Number
-    total: Number
-    left: Number
     share: Annotated[float, Meta(ge=0, le=1)]
     holds: bool
 
 
 class ReportedFailure(CamelCaseStruct, frozen=True, kw_only=True):
-    """The loss of one domain with its nodes; `groups` lists the worst first, `omitted` counts the others.
-
-    `unplaceable` pods find no feasible node afterwards; null where the simulation would be too large. `unknown` counts
-    pods whose replacement, or its placement, cannot be predicted.
-    """
+    """The loss of one domain: its workloads, and how many pods are not certain to find a node, in the worse phase."""
 
     topology_key: Text
     domain: str
     groups: tuple[LostGroup, ...]
-    omitted: Number
-    unplaceable: Number | None
-    unknown: Number
+    unplaceable: Number
 
 
 class ReportDocument(CamelCaseStruct, frozen=True, kw_only=True):
@@ -219,12 +206,12 @@ class ReportDocument(CamelCaseStruct, frozen=True, kw_only=True):
     findings: tuple[ReportedFinding, ...]
     sizes: tuple[ReportedSizes, ...]
     failures: tuple[ReportedFailure, ...] | None
-    """One for each domain that holds pods of the policy's groups; null without `--failures`."""
-    failure_domains: Number | None
-    """How many domains these topology keys have in all; null without `--failures`."""
+    """A summary of `resilience`, one for each domain; null without `--failures`."""
     map: MapDocument | None
     anti_affinity: tuple[ReportedAntiAffinity, ...] = ()
     """Terms of podAntiAffinity, required and preferred."""
+    resilience: ResilienceDocument | None = None
+    """What is left of each workload when a domain is lost; null without `--failures`."""
 
 
 def every_workload(_: Reference) -> bool:
@@ -238,14 +225,14 @@ def report_document(  # noqa: PLR0913  # all that a report is made from
     causes: Causes,
     findings: Sequence[Finding],
     chosen: WorkloadFilter = every_workload,
-    lost: DomainFailures | None = None,
+    lost: ResilienceDocument | None = None,
     relaxations: Relaxations = NO_RELAXATIONS,
     view: View | None = None,
     *,
     memory: Memory = NO_MEMORY,
     drawn: MapDocument | None = None,
 ) -> ReportDocument:
-    """Report on the chosen workloads, violations first; `lost` is the simulated loss of each domain, `drawn` the map.
+    """Report on the chosen workloads, violations first; `lost` is the loss of each domain, `drawn` the map.
 
     With a `view` also on pods that have no node. The `memory` says since when something is violated.
 
@@ -271,10 +258,10 @@ def report_document(  # noqa: PLR0913  # all that a report is made from
         sizes=tuple(
             _reported_sizes(sizes) for sizes in assessment.sizes if sizes.verdict.number and chosen(sizes.workload)
         ),
-        failures=tuple(_reported_failures(lost.failures, chosen)) if lost is not None else None,
-        failure_domains=lost.domains if lost is not None else None,
+        failures=tuple(_reported_failures(lost)) if lost is not None else None,
         map=drawn,
         anti_affinity=_reported_terms(assessment, rules, chosen),
+        resilience=lost,
     )
 
 
@@ -336,31 +323,31 @@ def _reported_sizes(sizes: WorkloadSizes) -> ReportedSizes:
     )
 
 
-def _reported_failures(failures: Sequence[DomainFailure], chosen: WorkloadFilter) -> Iterator[ReportedFailure]:
-    for failure in failures:
-        losses = [loss for loss in failure.losses if any(map(chosen, loss.workloads))]
-        if losses:
-            yield ReportedFailure(
-                topology_key=failure.topology_key,
-                domain=failure.domain,
-                groups=tuple(
-                    LostGroup(
-                        group=loss.group,
-                        limit=loss.limit,
-                        namespace=loss.namespace,
-                        key=dict(loss.key),
-                        lost=loss.lost,
-                        total=loss.total,
-                        left=loss.left,
-                        share=float(loss.share),
-                        holds=loss.holds,
-                    )
-                    for loss in losses[:_MOST_LOSSES]
-                ),
-                omitted=max(0, len(losses) - _MOST_LOSSES),
-                unplaceable=failure.unplaceable,
-                unknown=failure.unknown,
-            )
+def _reported_failures(lost: ResilienceDocument) -> Iterator[ReportedFailure]:
+    """Sum up the phases of each loss; what is Ready at once is the same in both."""
+    by_domain: dict[tuple[str, str], list[DomainLoss]] = {}
+    for loss in lost.domains:
+        by_domain.setdefault((loss.key, loss.value), []).append(loss)
+    for (key, value), phases in by_domain.items():
+        rows = {(row.namespace, row.workload): row for loss in phases for row in loss.workloads}
+        yield ReportedFailure(
+            topology_key=key,
+            domain=value,
+            groups=tuple(map(_lost_group, rows.values())),
+            unplaceable=max(sum(max(0, row.wanted - row.guaranteed) for row in loss.workloads) for loss in phases),
+        )
+
+
+def _lost_group(row: RemainingWorkload) -> LostGroup:
+    lost = max(0, row.wanted - row.now)
+    return LostGroup(
+        group="workloads",
+        namespace=row.namespace,
+        key={"workload": f"{row.workload.kind}/{row.workload.name}"},
+        lost=lost,
+        share=lost / max(1, row.wanted),
+        holds=row.keeps_majority,
+    )
 
 
 class _Budgets(NamedTuple):

@@ -1,10 +1,14 @@
 """The Resilience document: what is left of each workload when a domain is lost."""
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from rebalancer.documents.document import API_VERSION, CamelCaseStruct, Number, Text, WorkloadName, workload_name
 from rebalancer.model.loss_phase import Phase
 from rebalancer.resilience.rows import LostDomain, Remaining, Verdict
+
+_QUORUM: Final = 3
+"""The smallest number of pods that must keep a majority."""
 
 
 class RemainingWorkload(CamelCaseStruct, frozen=True, kw_only=True):
@@ -23,6 +27,11 @@ class RemainingWorkload(CamelCaseStruct, frozen=True, kw_only=True):
     possible: Number
     verdict: Verdict
     reason: str
+
+    @property
+    def keeps_majority(self) -> bool:
+        """Whether more than half of the pods are Ready at once; nobody asks that of fewer than three."""
+        return self.wanted < _QUORUM or 2 * self.now > self.wanted
 
 
 class DomainLoss(CamelCaseStruct, frozen=True, kw_only=True):

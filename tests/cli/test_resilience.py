@@ -9,6 +9,7 @@ import yaml
 from rebalancer.cli.main import main
 from rebalancer.documents.document import document_schema
 from rebalancer.documents.resilience import ResilienceDocument
+from rebalancer.model.nodes import HOSTNAME, ZONE
 from tests.cli.test_golden import EXAMPLE
 
 READ = ("--snapshot", str(EXAMPLE))
@@ -25,6 +26,61 @@ def test_json_and_yaml_are_one_document(capsys: pytest.CaptureFixture[str]) -> N
     assert [(one["value"], one["phase"]) for one in document["domains"]] == [
         (zone, phase) for zone in "abc" for phase in ("silent", "gone")
     ]
+
+
+def test_report_and_simulate_print_the_same_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is left after a loss has one answer, in words and in JSON."""
+    commands = (("resilience",), ("report", "--failures"), ("simulate", "--each", ZONE))
+    texts, documents = [], []
+    for command in commands:
+        assert main([*command, *READ]) == 0
+        texts.append(capsys.readouterr().out)
+        assert main([*command, *READ, "-o", "json"]) == 0
+        documents.append(json.loads(capsys.readouterr().out))
+    own, report, simulated = texts
+    assert own == simulated
+    assert report.endswith(f"\n\nIF LOST\n{own}")
+    assert documents[0] == documents[2] == documents[1]["resilience"]
+
+
+def test_a_report_has_the_losses_of_the_keys_and_workloads_that_are_named(capsys: pytest.CaptureFixture[str]) -> None:
+    """On request only; `failures` sums up the phases of each domain."""
+    flags = ("report", *READ, "-l", "app=web", "-o", "json")
+    assert main([*flags, "--failures", HOSTNAME, "--failures"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    losses = document["resilience"]
+    assert losses["topologyKeys"] == [HOSTNAME, ZONE]
+    assert {row["workload"]["name"] for loss in losses["domains"] for row in loss["workloads"]} == {"web"}
+    (zone,) = [loss for loss in document["failures"] if (loss["topologyKey"], loss["domain"]) == (ZONE, "a")]
+    phases = [loss["workloads"][0] for loss in losses["domains"] if (loss["key"], loss["value"]) == (ZONE, "a")]
+    assert [row["now"] for row in phases] == [6, 6]
+    assert zone["unplaceable"] == 12 - min(row["guaranteed"] for row in phases) == 5
+    (group,) = zone["groups"]
+    assert group == {
+        "group": "workloads",
+        "namespace": "shop",
+        "key": {"workload": "Deployment/web"},
+        "lost": 6,
+        "share": 0.5,
+        "holds": False,
+    }
+    (node,) = [loss for loss in document["failures"] if loss["domain"] == "a-0"]
+    assert (node["groups"][0]["lost"], node["groups"][0]["holds"]) == (3, True)
+    assert main([*flags]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert (document["failures"], document["resilience"]) == (None, None)
+
+
+def test_a_majority_that_a_loss_takes_for_a_time_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    """Also of workloads that come back whole, which the table leaves out."""
+    assert main(["resilience", *READ, "--phase", "gone"]) == 0
+    assert capsys.readouterr().out == (
+        "Whichever zone is lost: once they are deleted 4 of 4 workloads come back whole for certain.\n"
+        "At once, 4 of 4 workloads have no majority of their pods after the worst loss: shop/cart (Deployment), "
+        "shop/db (StatefulSet), shop/search (Deployment), shop/web (Deployment).\n"
+    )
+    assert main(["resilience", *READ, "--key", HOSTNAME]) == 0
+    assert "majority" not in capsys.readouterr().out
 
 
 def test_keys_and_phases_are_those_that_are_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,4 +109,4 @@ def test_what_makes_no_sense_is_refused(
 
 def test_a_key_that_no_node_has_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["resilience", *READ, "--key", "rack"]) == 0
-    assert capsys.readouterr().out == "No node has the label rack: there is no domain. Name another with --key.\n"
+    assert capsys.readouterr().out == "No node has the label rack: there is no domain. Name another key.\n"

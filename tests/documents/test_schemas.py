@@ -14,7 +14,6 @@ import pytest
 from msgspec import Struct, structs
 
 from rebalancer.advice.suggestion import SuggestionRequest
-from rebalancer.assessment.domain_failures import simulate_failures
 from rebalancer.checks.document import check_document
 from rebalancer.checks.results import check_monitoring, check_server
 from rebalancer.cli.main import main
@@ -87,11 +86,11 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
     yield "trend", text(trend_document(extend_trend(Trend(), HISTORY)))
     yield "check", text(check_document([check_monitoring(served=False), check_server(snapshot.version)]))
     yield "plan", text(plan_document(made, snapshot))
-    lost = simulate_failures(assessment.pod_groups, assessment.limits, view)
-    yield ("report", text(full_report(view, assessment, made, RULES, lost=lost)))
     yield "map", text(map_document(evaluation, NO_MEMORY))
     losses = find_resilience(view, [ZONE, HOSTNAME], Phase, lambda _: True)
-    yield "resilience", text(resilience_document([ZONE, HOSTNAME], 3, losses, existing=100))
+    lost = resilience_document([ZONE, HOSTNAME], 3, losses, existing=100)
+    yield "resilience", text(lost)
+    yield "report", text(full_report(view, assessment, made, RULES, lost=lost))
     wish = SuggestionRequest(share=Share.of("<1/3"), size=6, zones=(2, 2, 2), key=HOSTNAME, group_size=2)
     yield "suggestion", text(suggestion_document(wish))
     for workload in snapshot.workloads:
@@ -108,15 +107,11 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
     yield "page", text(page_of(state))
 
 
-def simulated(*flags: str) -> bytes:
+def simulated() -> bytes:
     """Return what `rebalancer simulate` prints."""
     with redirect_stdout(StringIO()) as printed:
-        assert main(["simulate", "--snapshot", "docs/examples/zone-returned.json", "-o", "json", *flags]) == 0
+        assert main(["simulate", "--snapshot", "docs/examples/zone-returned.json", "-o", "json"]) == 0
     return printed.getvalue().encode()
-
-
-SIMULATED: dict[str, tuple[str, ...]] = {"simulation": (), "simulated-losses": ("--each", ZONE)}
-"""The flags of the command that writes a document, where a command alone does."""
 
 
 @cache
@@ -168,7 +163,7 @@ def test_the_skewed_cluster_fills_every_list() -> None:
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_a_field_that_is_missing_or_of_another_type_is_refused(name: str) -> None:
     """Else the schema would say nothing."""
-    document = json.loads(simulated(*SIMULATED[name]) if name in SIMULATED else dict(written(skewed()))[name])
+    document = json.loads(simulated() if name == "simulation" else dict(written(skewed()))[name])
     validator = jsonschema.Draft202012Validator(schema_of(name))
     for field in set(document) - {"apiVersion", "kind"}:
         assert not validator.is_valid({key: value for key, value in document.items() if key != field}), field

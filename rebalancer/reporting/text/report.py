@@ -11,10 +11,10 @@ from rebalancer.model.reasons import Reason, State
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.words import name_list, plural, short_key
 from rebalancer.reporting.text.anti_affinity import anti_affinity_sections
-from rebalancer.reporting.text.failures import failure_lines
 from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, join_lines, more_text, sections
 from rebalancer.reporting.text.limits import limit_sections
 from rebalancer.reporting.text.map import map_lines, rule_lines
+from rebalancer.reporting.text.resilience import resilience_lines
 
 _COLUMNS: Final = ("NAMESPACE", "WORKLOAD", "KEY", "MAXSKEW", "SKEW", "ACTION", "STATE", "COUNTS")
 _LEGEND: Final = "SKEW is the fullest domain less the emptiest; hard is DoNotSchedule, soft ScheduleAnyway."
@@ -52,7 +52,7 @@ def report_text(
         layout.wrap(held, hang="  ") if held else [],
         *limit_sections(document.limits, layout, most),
         *anti_affinity_sections(document.anti_affinity, layout, most),
-        failure_lines(document, layout),
+        _resilience(document, layout, most, wide=wide),
     ]
     return join_lines(sections(parts))
 
@@ -72,6 +72,12 @@ def report_map_text(
         rule_lines(drawn, layout) if rules else [],
     ]
     return join_lines(sections(parts))
+
+
+def _resilience(document: ReportDocument, layout: TextLayout, most: int | None, *, wide: bool) -> list[str]:
+    if document.resilience is None:
+        return []
+    return [layout.heading("IF LOST"), *resilience_lines(document.resilience, layout, most=most, wide=wide)]
 
 
 def _summary(document: ReportDocument) -> str:

@@ -38,15 +38,23 @@ def resilience_text(
     most: int | None = None,
     wide: bool = False,
 ) -> str:
-    """Show the workloads at risk, the worst first."""
+    """Show the workloads at risk, the worst first; `head` says of which controller and by which policy."""
+    heading = [line for text in head for line in layout.wrap(text)]
+    return join_lines([*heading, *resilience_lines(document, layout, most=most, wide=wide)])
+
+
+def resilience_lines(
+    document: ResilienceDocument, layout: TextLayout, *, most: int | None = None, wide: bool = False
+) -> list[str]:
+    """Return the sentences and the table."""
     rows = [_Row(loss, left) for loss in document.domains for left in loss.workloads]
     shown = sorted(rows, key=_order) if wide else sorted(_find_worst(rows), key=_order)
-    lines = [line for text in (*head, *_summary(document, rows)) for line in layout.wrap(text)]
+    lines = [line for text in _summary(document, rows) for line in layout.wrap(text)]
     if shown:
         cut = shown[:most]
         lines += ["", *layout.table(_COLUMNS, [_cells(row) for row in cut])]
         lines += [more_text(len(shown) - len(cut))] if len(cut) < len(shown) else []
-    return join_lines(lines)
+    return lines
 
 
 def _order(row: _Row) -> tuple[object, ...]:
@@ -66,13 +74,25 @@ def _find_worst(rows: Sequence[_Row]) -> Iterator[_Row]:
 def _summary(document: ResilienceDocument, rows: Sequence[_Row]) -> Iterator[str]:
     keys = name_list(short_key(key) for key in document.topology_keys)
     if not document.domains:
-        yield f"No node has the label {name_list(document.topology_keys)}: there is no domain. Name another with --key."
+        yield f"No node has the label {name_list(document.topology_keys)}: there is no domain. Name another key."
         return
     phases = dict.fromkeys(loss.phase for loss in document.domains)
     parts = [_phase_text(phase, [row for row in rows if row.loss.phase == phase], document) for phase in phases]
     yield f"Whichever {keys} is lost: {'; '.join(parts)}."
+    yield from _find_minorities(rows, document)
     if document.not_computed:
         yield f"{plural(document.not_computed, 'domain')} more with fewer pods: their loss was not computed."
+
+
+def _find_minorities(rows: Sequence[_Row], document: ResilienceDocument) -> Iterator[str]:
+    """Name the workloads that a loss leaves without a majority of their pods until these come back, if they do."""
+    names = sorted({_name(row.left) for row in rows if not row.left.keeps_majority})
+    if names:
+        have = "has" if document.workloads == 1 else "have"
+        yield (
+            f"At once, {len(names)} of {plural(document.workloads, 'workload')} {have} no majority of their pods after "
+            f"the worst loss: {name_list(names)}."
+        )
 
 
 def _phase_text(phase: str, rows: Sequence[_Row], document: ResilienceDocument) -> str:
@@ -90,9 +110,13 @@ def _phase_text(phase: str, rows: Sequence[_Row], document: ResilienceDocument) 
 def _cells(row: _Row) -> Sequence[str]:
     left = row.left
     return (
-        f"{left.namespace}/{left.workload.name} ({left.workload.kind})",
+        _name(left),
         f"{short_key(row.loss.key)} {row.loss.value}, {row.loss.phase}",
         f"{left.now} of {left.wanted}",
         then_text(left.guaranteed, left.possible),
         left.reason or "all come back",
     )
+
+
+def _name(left: RemainingWorkload) -> str:
+    return f"{left.namespace}/{left.workload.name} ({left.workload.kind})"

@@ -1,12 +1,12 @@
 """A simulation as text: the sum of it first, then steps, worst moments, what happened when, and the report."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from rebalancer.documents.phrases import key_text, proof_text
-from rebalancer.documents.simulation import DomainLoss, DomainLossesDocument, SimulationDocument, WorstMoments
-from rebalancer.model.words import name_list, plural, short_key
-from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_lines, sections
+from rebalancer.documents.simulation import SimulationDocument, WorstMoments
+from rebalancer.model.words import plural
+from rebalancer.reporting.text.layout import PLAIN, TextLayout, join_lines, sections
 from rebalancer.reporting.text.report import report_text
 
 _SHOWN: Final = frozenset(
@@ -23,7 +23,7 @@ def simulation_text(document: SimulationDocument, note: str, layout: TextLayout 
     """Show a simulation; `note` says what of the policy is simulated in another way, "" if nothing is."""
     parts = [
         [layout.heading(line) for line in layout.wrap(_summary(document))],
-        layout.wrap(note) if note else [],
+        [line for text in (note, _one_order(document)) if text for line in layout.wrap(text)],
         _steps(document, layout),
         _worst(document.worst, layout, wide=wide),
         _events(document, layout, wide=wide),
@@ -31,39 +31,6 @@ def simulation_text(document: SimulationDocument, note: str, layout: TextLayout 
     ]
     text = join_lines(sections(parts))
     return f"{text}{report_text(document.report, layout=layout, wide=wide)}"
-
-
-def losses_text(document: DomainLossesDocument, note: str, layout: TextLayout = PLAIN) -> str:
-    """Show the loss of each domain; what remains without any loss is shown once, and blamed on none."""
-    left = {loss.domain: _left(loss, document) for loss in document.losses}
-    bad = [domain for domain, text in left.items() if text]
-    key = short_key(document.topology_key)
-    if bad:
-        summary = f"Not everything comes right without {key} {', '.join(bad)}."
-    else:
-        summary = f"Whichever {key} is lost, everything comes right without it."
-    remains = _remaining(document.without_node, document.left)
-    head = ("LOST", "NODES", "PODS", "EVICTIONS", "TOOK", "MOST MISSING", "LEAST HEADROOM", "LEFT")
-    rows = [
-        (
-            loss.domain,
-            str(loss.nodes),
-            str(loss.pods),
-            _of_minimum(loss.evictions, loss.lower_bound),
-            format_seconds(loss.seconds),
-            str(loss.most_missing),
-            "-" if loss.least_headroom is None else str(loss.least_headroom),
-            layout.paint(left[loss.domain], Style.BAD) or "-",
-        )
-        for loss in document.losses
-    ]
-    parts = [
-        [layout.heading(line) for line in layout.wrap(summary)],
-        layout.wrap(note) if note else [],
-        layout.table(head, rows),
-        layout.wrap(f"Without any loss: {remains}.", hang="  ") if remains else [],
-    ]
-    return join_lines(sections(parts))
 
 
 def format_seconds(seconds: float) -> str:
@@ -83,6 +50,16 @@ def _summary(document: SimulationDocument) -> str:
         cost = "no eviction"
     end = "then nothing moves any more" if document.settled else "something still moves then"
     return f"Simulated: {cost}, {took} until the last change; {end}."
+
+
+def _one_order(document: SimulationDocument) -> str:
+    """Say what a simulated loss is, and what says more, "" where no node is lost."""
+    if all(event.what != "NodeRemoved" for event in document.events):
+        return ""
+    return (
+        "One order of many was played, and lost nodes were deleted at once with their pods; rebalancer resilience says "
+        "what holds in every order, also while lost nodes are silent."
+    )
 
 
 def _steps(document: SimulationDocument, layout: TextLayout) -> list[str]:
@@ -161,17 +138,3 @@ def _about(name: str, detail: str) -> str:
 
 def _more(number: int) -> Sequence[str]:
     return [f"and {number:,} more: -o wide, -o json"] if number else []
-
-
-def _left(loss: DomainLoss, document: DomainLossesDocument) -> str:
-    """Say what a loss leaves that is not so without it."""
-    without_node = loss.without_node if loss.without_node > document.without_node else 0
-    return _remaining(without_node, [name for name in loss.left if name not in document.left])
-
-
-def _remaining(without_node: int, names: Sequence[str]) -> str:
-    parts: Iterable[str] = (
-        f"{plural(without_node, 'pod')} without a node" if without_node else "",
-        f"{len(names)} not satisfied ({name_list(names)})" if names else "",
-    )
-    return ", ".join(part for part in parts if part)
