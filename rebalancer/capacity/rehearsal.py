@@ -12,22 +12,20 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from rebalancer.capacity.supposed import is_supposed
-from rebalancer.creation.replacement import replacement
 from rebalancer.engine import evaluate
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moments import ALWAYS
 from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.nodes import Node
-from rebalancer.model.pods import Pod, PodPhase
+from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.carried_out import carry_out
 from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.plan import ComponentPlan, Plan
 from rebalancer.policy import Policy
-from rebalancer.scheduling.place import candidate_nodes, most_likely
-from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
 _MOST_STEPS: Final = 40
@@ -75,7 +73,7 @@ def rehearse(
         victims = made.fates.evictions
         if not victims:
             return group.refusal, valid_until
-        following = _carry_out(state, victims)
+        following = carry_out(state, victims)
         if following is None:
             return None, valid_until
         snapshot, evictions = following, evictions + len(victims)
@@ -98,25 +96,3 @@ def _find_placed(snapshot: Snapshot, owners: Collection[str]) -> Iterator[tuple[
     for pod in snapshot.pods:
         if pod.node is not None and is_supposed(pod.node) and pod.owner is not None and pod.owner.uid in owners:
             yield pod.node, pod
-
-
-def _carry_out(view: View, evictions: Collection[Eviction]) -> Snapshot | None:
-    """Return the snapshot after a step: the pods run where they are most likely placed; None where one is not."""
-    uids = {eviction.pod.uid for eviction in evictions}
-    state = view.without([eviction.pod for eviction in evictions])
-    moved: dict[str, Pod] = {}
-    for eviction in evictions:
-        new = replacement(eviction.pod, view)
-        if isinstance(new, Unpredictable):
-            return None
-        chosen = candidate_nodes(new, state, most_likely).chosen
-        if not chosen:
-            return None
-        node = next(iter(chosen))
-        state = state.with_placed(new, node)
-        # It counts as settled: how long the repair takes is not the question.
-        moved[eviction.pod.uid] = structs.replace(
-            eviction.pod, labels=new.labels, spec=new.spec, requests=new.requests, node=node, phase=PodPhase.RUNNING
-        )
-    pods = tuple([moved[pod.uid] if pod.uid in uids else pod for pod in view.snapshot.pods])
-    return replace(view.snapshot, pods=pods)

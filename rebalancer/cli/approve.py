@@ -30,6 +30,7 @@ from rebalancer.model.words import format_duration, plural
 from rebalancer.policy import Mode
 from rebalancer.ports import PLAN_KEY
 from rebalancer.reporting.acting import describe_controller, find_hindrance, leaders_time
+from rebalancer.reporting.text.resilience import changed_loss_lines
 
 _ROLE: Final = "rebalancer-approve"
 
@@ -192,6 +193,10 @@ def _describe(plan: PlanDocument, status: StatusDocument, now: datetime) -> Iter
     for eviction in plan.evictions:
         where = f"{eviction.node} -> {domains_text(shorten(eviction.predicted.domains))}"
         yield f"  {eviction.namespace}/{eviction.pod}  {where}  {eviction.reason}"
+    changed = list(changed_loss_lines(plan.resilience))
+    yield from (
+        ["Once all that is decided of its repairs is done:", *(f"  {line}" for line in changed)] if changed else []
+    )
     if status.paused is not None:
         yield f"Nothing of it is evicted before the pause ends: {describe_controller(status, now)}."
     elif status.lease is not None and not status.lease.holder and not status.lease.error:

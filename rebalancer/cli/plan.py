@@ -17,6 +17,7 @@ from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.plan import narrow_plan
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.reporting.text.plan import PlanOptions, plan_text
+from rebalancer.resilience.comparison import find_effect
 
 
 def add_arguments(parser: Parser) -> None:
@@ -54,6 +55,7 @@ def run(args: argparse.Namespace) -> int:
             acting=acting.line,
             idle=acting.idle,
             policy_source=cluster.source,
+            effect=find_effect(cluster.evaluation.view, made.fates),
         )
         _write(document, args, options)
     has_evictions = plan_totals(made).evictions > 0

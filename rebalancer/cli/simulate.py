@@ -22,6 +22,7 @@ from rebalancer.cli.progress import progress
 from rebalancer.cli.resilience import lose_domains, write_losses
 from rebalancer.documents.document import workload_name
 from rebalancer.documents.report import report_document
+from rebalancer.documents.resilience import losses_changed
 from rebalancer.documents.simulation import (
     FewestReady,
     LeastHeadroom,
@@ -35,6 +36,9 @@ from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.snapshot import Snapshot, get_known_time
 from rebalancer.policy import Policy, ScaleDownPrevention, default_policy
 from rebalancer.reporting.text.simulation import simulation_text
+from rebalancer.resilience.comparison import compare_losses
+from rebalancer.scheduling.profile import Profile
+from rebalancer.scheduling.view import View
 from rebalancer.simulator.changes import Change, parse_change
 from rebalancer.simulator.play import ImpossibleChangeError, Outcome, Play, simulated_policy, with_prevention
 from rebalancer.simulator.scenario import (
@@ -130,7 +134,7 @@ def run(args: argparse.Namespace) -> int:
     profile, note = load_profile(options), _describe_difference(policy)
     play = scenario.play(seed=args.seed, snapshot=snapshot, policy=policy, profile=profile)
     with _watched(args, scenario, play) if args.live else nullcontext():
-        document = _simulation_document(snapshot, _finish(play), args.seed)
+        document = _simulation_document(snapshot, _finish(play), args.seed, profile)
         wide = options.output == "wide"
         write_document(document, options.output, lambda: simulation_text(document, note, options.layout, wide=wide))
     return Exit.FINE
@@ -232,7 +236,8 @@ def _lose_each(options: ReadOptions, key: str) -> None:
     write_losses(lose_domains(cluster.evaluation.view, [key]), cluster, options)
 
 
-def _simulation_document(snapshot: Snapshot, outcome: Outcome, seed: int) -> SimulationDocument:
+def _simulation_document(snapshot: Snapshot, outcome: Outcome, seed: int, profile: Profile) -> SimulationDocument:
+    effect = compare_losses(View(snapshot, profile), View(outcome.snapshot, profile), outcome.repaired)
     cycle = outcome.cycle
     unmatched = find_unmatched(cycle.view, cycle.assessment, cycle.context.policy)
     report = report_document(
@@ -265,6 +270,7 @@ def _simulation_document(snapshot: Snapshot, outcome: Outcome, seed: int) -> Sim
             for event in outcome.events
         ),
         report=report,
+        resilience=losses_changed(effect),
     )
 
 

@@ -11,7 +11,7 @@ those of them whose capacity is free.
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from msgspec import structs
 
@@ -46,6 +46,7 @@ from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.ports import ReplicaCount, count_pods
 from rebalancer.reporting.acting import describe_mode, find_idle
+from rebalancer.resilience.comparison import Effect, find_effect
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.evicted import SeenEviction, note_evictions
@@ -54,6 +55,13 @@ from rebalancer.tracking.track import track
 
 _MOST_OF_PLAN: Final = 128 * 1024
 """Bytes of the plan that is stored where nobody has to approve it."""
+
+
+class ProposalEffect(NamedTuple):
+    """What a proposal changes in the losses of zones; `hash` is the proposal's."""
+
+    hash: str
+    effect: Effect
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +83,8 @@ class CycleInputs:
     """Capacity for repairs; None where it is off and nothing of it is left."""
     evicted: tuple[SeenEviction, ...] = ()
     """The pods that were evicted since the last cycle, by whomever."""
+    effect: ProposalEffect | None = None
+    """What the last cycle's proposal changes, which is used again while it waits."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +104,8 @@ class Cycle:
     """What would make infeasible components feasible: no solver runs between admission and the first eviction."""
     capacity: CapacityOutcome | None = None
     """What was decided about capacity, None where it is off."""
+    known_effect: ProposalEffect | None = None
+    """What the proposal of the cycle before changes."""
 
     @property
     def view(self) -> View:
@@ -161,8 +173,27 @@ class Cycle:
             acting, idle = describe_mode(mode), find_idle(mode)
             document = plan_document(self.plan, self.snapshot, self.relaxations, notes, acting=acting, idle=idle)
             return fit_plan(document, _MOST_OF_PLAN)
-        document = proposal_document(self.plan, proposal, expires_at(proposal, self.context.policy), self.snapshot)
+        expires, effect = expires_at(proposal, self.context.policy), self.effect
+        document = proposal_document(
+            self.plan, proposal, expires, self.snapshot, None if effect is None else effect.effect
+        )
         return to_json(document).decode()
+
+    @cached_property
+    def effect(self) -> ProposalEffect | None:
+        """What the proposal's repairs change when a zone is lost, as of when it was made: computed once for each.
+
+        It is about all evictions that are decided for them, not about those of the proposal alone: a repair that is
+        half done may be worse than none, and an approval covers the later steps.
+        """
+        proposal, known = self.memory.proposal, self.known_effect
+        if proposal is None:
+            return None
+        if known is not None and known.hash == proposal.hash:
+            return known
+        fates = self.plan.fates
+        groups = {eviction.group for eviction in fates.evictions if eviction.pod.uid in proposal.uids}
+        return ProposalEffect(proposal.hash, find_effect(self.view, fates.select(groups)))
 
     @cached_property
     def account(self) -> Account:
@@ -217,6 +248,7 @@ def run_cycle(inputs: CycleInputs, stopwatch: Stopwatch = without_stopwatch) -> 
             ),
             context=context,
             relaxations=relaxations,
+            known_effect=inputs.effect,
         )
         return cycle if inputs.capacity is None else _with_capacity(cycle, inputs.capacity)
 

@@ -205,6 +205,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         known=last.evaluation if last is not None else None,
         capacity=_find_capacity(state, event),
         evicted=event.evicted,
+        effect=last.effect if last is not None else None,
     )
     cycle = run_cycle(inputs, stopwatch)
     following = replace(

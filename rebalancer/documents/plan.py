@@ -27,6 +27,7 @@ from rebalancer.documents.document import (
 from rebalancer.documents.domain_counts import list_counts
 from rebalancer.documents.phrases import certainty, component_text, eviction_text, flaw_name, limit_change, why_no_fewer
 from rebalancer.documents.plan_notes import NO_NOTES, PlanNotes
+from rebalancer.documents.resilience import LossesChanged, losses_changed
 from rebalancer.documents.waits import (
     NextMove,
     Usual,
@@ -50,6 +51,7 @@ from rebalancer.planning.scope import components as planning_scope
 from rebalancer.planning.scope.budgets import StepExceedsBudget
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.planning.search.report import Attempt
+from rebalancer.resilience.comparison import Effect
 
 
 class PlannedConstraint(CamelCaseStruct, frozen=True, kw_only=True):
@@ -230,7 +232,9 @@ class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
     `acting` says what the controller does with the plan, `idle` why it moves nothing of what goes now, "" where it
     does; then `now` and `evictions` are what would be moved now. `policy_source` says which policy it is made by, "" if
     that needs no words. `unread` are kinds without which nothing is known of what is to be repaired, and that were not
-    read. `left_out` counts the rows that lists of a stored plan have lost, which would have been too large.
+    read. `resilience` is what all decided evictions change when a zone is lost, null where it was not asked for: the
+    controller computes it once for each proposal, for the repairs that it begins. `left_out` counts the rows that lists
+    of a stored plan have lost, which would have been too large.
     """
 
     api_version: str = API_VERSION
@@ -253,6 +257,7 @@ class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
     idle: str = ""
     policy_source: str = ""
     unread: tuple[Text, ...] = ()
+    resilience: LossesChanged | None = None
     left_out: LeftOut = msgspec.field(default_factory=dict)
 
 
@@ -277,6 +282,7 @@ def plan_document(
     acting: str = "",
     idle: str = "",
     policy_source: str = "",
+    effect: Effect | None = None,
 ) -> PlanDocument:
     """Convert a plan to its document; `relaxations` say what would make infeasible groups feasible."""
     numbers = group_numbers(plan)
@@ -303,10 +309,13 @@ def plan_document(
         idle=idle,
         policy_source=policy_source,
         unread=tuple(sorted(snapshot.unknown & _NEEDED)),
+        resilience=None if effect is None else losses_changed(effect),
     )
 
 
-def proposal_document(plan: Plan, proposal: Proposal, expires_at: datetime, snapshot: Snapshot) -> PlanDocument:
+def proposal_document(
+    plan: Plan, proposal: Proposal, expires_at: datetime, snapshot: Snapshot, effect: Effect | None = None
+) -> PlanDocument:
     """Return the part of a plan that is proposed for approval, or is approved and not yet carried out, and no more.
 
     Its evictions are listed as such even where a budget holds them back at the moment: they are what is approved. Each
@@ -323,7 +332,7 @@ def proposal_document(plan: Plan, proposal: Proposal, expires_at: datetime, snap
     part = msgspec.structs.replace(
         plan, expires_at=expires_at, fates=Fates(tuple(map(Goes, evictions))), components=groups, refusals=()
     )
-    return msgspec.structs.replace(plan_document(part, snapshot), plan_hash=proposal.hash)
+    return msgspec.structs.replace(plan_document(part, snapshot, effect=effect), plan_hash=proposal.hash)
 
 
 def plan_totals(plan: Plan) -> Totals:

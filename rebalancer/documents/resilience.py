@@ -5,10 +5,14 @@ from typing import Final
 
 from rebalancer.documents.document import API_VERSION, CamelCaseStruct, Number, Text, WorkloadName, workload_name
 from rebalancer.model.loss_phase import Phase
+from rebalancer.resilience.comparison import ChangedLoss, Effect
 from rebalancer.resilience.rows import LostDomain, Remaining, Verdict
 
 _QUORUM: Final = 3
 """The smallest number of pods that must keep a majority."""
+
+_MOST_CHANGES: Final = 60
+"""Changed losses that are listed: a proposal is stored with others in one ConfigMap."""
 
 
 class RemainingWorkload(CamelCaseStruct, frozen=True, kw_only=True):
@@ -96,4 +100,57 @@ def _remaining_workload(row: Remaining) -> RemainingWorkload:
         possible=row.possible,
         verdict=row.verdict,
         reason=str(row.reason) if row.reason is not None else "",
+    )
+
+
+class ChangedLossEntry(CamelCaseStruct, frozen=True, kw_only=True):
+    """The loss of a domain for one workload, before and after evictions: of `wanted` pods, how many run in the end."""
+
+    namespace: Text
+    workload: WorkloadName
+    key: Text
+    domain: str
+    phase: Phase
+    wanted: Number
+    guaranteed_before: Number
+    guaranteed_after: Number
+    possible_before: Number
+    possible_after: Number
+
+
+class LossesChanged(CamelCaseStruct, frozen=True, kw_only=True):
+    """What evictions change in what is left of the workloads that they move, when a zone is lost.
+
+    Of each workload the worst loss before and the worst one after, mostly the same, where they change or leave pods
+    out; `more` counts those that are not listed. `notComputed` says why there are none, "" where they were computed.
+    """
+
+    rows: tuple[ChangedLossEntry, ...] = ()
+    more: Number = 0
+    not_computed: str = ""
+
+
+def losses_changed(effect: Effect) -> LossesChanged:
+    """Convert an effect, the worst first where it is too long to be stored."""
+    worst = sorted(effect.rows, key=lambda row: row.after.guaranteed / max(1, row.wanted))[:_MOST_CHANGES]
+    listed = set(worst)
+    return LossesChanged(
+        rows=tuple(_changed_loss(row) for row in effect.rows if row in listed),
+        more=len(effect.rows) - len(worst),
+        not_computed="" if effect.unknown is None else str(effect.unknown),
+    )
+
+
+def _changed_loss(row: ChangedLoss) -> ChangedLossEntry:
+    return ChangedLossEntry(
+        namespace=row.workload.namespace,
+        workload=workload_name(row.workload),
+        key=row.key,
+        domain=row.value,
+        phase=row.phase,
+        wanted=row.wanted,
+        guaranteed_before=row.before.guaranteed,
+        guaranteed_after=row.after.guaranteed,
+        possible_before=row.before.possible,
+        possible_after=row.after.possible,
     )

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from rebalancer.documents.document import API_VERSION, CamelCaseStruct, Number, Text, WorkloadName
 from rebalancer.documents.report import ReportDocument
+from rebalancer.documents.resilience import LossesChanged
 
 
 class SimulatedEvent(CamelCaseStruct, frozen=True, kw_only=True):
@@ -70,7 +71,8 @@ class SimulationDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """A simulation. `generatedAt` is the snapshot's time, null where it has none.
 
     `seconds` is when something moved last, in simulated time, `settled` whether nothing moves any more; `evictions` and
-    `lowerBound` are the sums of the steps.
+    `lowerBound` are the sums of the steps. `resilience` is what a lost zone leaves, at the start and at the end, of the
+    workloads that were repaired.
     """
 
     api_version: str = API_VERSION
@@ -86,3 +88,4 @@ class SimulationDocument(CamelCaseStruct, frozen=True, kw_only=True):
     worst: WorstMoments
     events: tuple[SimulatedEvent, ...]
     report: ReportDocument
+    resilience: LossesChanged | None = None

@@ -68,18 +68,26 @@ def choose_domains(key: str, view: View) -> Mapping[str, frozenset[str]]:
 
 
 def find_resilience(
-    view: View, keys: Iterable[str], phases: Iterable[Phase], includes: Callable[[Reference], bool]
+    view: View,
+    keys: Iterable[str],
+    phases: Iterable[Phase],
+    includes: Callable[[Reference], bool],
+    *,
+    explains: bool = True,
 ) -> Iterator[LostDomain]:
-    """Yield the loss of each chosen domain of these keys in each phase, with the workloads that are included."""
+    """Yield the loss of each chosen domain of these keys in each phase, with the workloads that are included.
+
+    Unless it `explains`, rows have no reasons but those for which nothing better can be said for certain.
+    """
     for key in keys:
         for value, nodes in choose_domains(key, view).items():
             for phase in phases:
                 loss = lose(view, nodes, phase)
-                rows = tuple(_find_rows(loss, includes))
+                rows = tuple(_find_rows(loss, includes, explains=explains))
                 yield LostDomain(key=key, value=value, phase=phase, nodes=len(nodes), rows=rows)
 
 
-def _find_rows(loss: Loss, includes: Callable[[Reference], bool]) -> Iterator[Remaining]:
+def _find_rows(loss: Loss, includes: Callable[[Reference], bool], *, explains: bool) -> Iterator[Remaining]:
     by_workload: defaultdict[Reference, list[tuple[Service, Bounds]]] = defaultdict(list)
     for service, bounds in zip(loss.services, find_bounds(loss), strict=True):
         if service.workload is not None and includes(service.workload):
@@ -87,7 +95,7 @@ def _find_rows(loss: Loss, includes: Callable[[Reference], bool]) -> Iterator[Re
     reasons: Reasons | None = None
     for workload, parts in sorted(by_workload.items()):
         row = _join(workload, parts)
-        if row.verdict is not Verdict.YES and row.reason is None:
+        if explains and row.verdict is not Verdict.YES and row.reason is None:
             reasons = reasons or Reasons(loss)
             row = _join(workload, parts, reasons.find(workload))
         if row.verdict is not Verdict.YES or any(service.lost for service, _ in parts):

@@ -100,6 +100,8 @@ class Outcome:
     most_waiting_at: timedelta
     snapshot: Snapshot
     cycle: Cycle
+    repaired: frozenset[Reference]
+    """The workloads of which evictions were let go."""
 
     @property
     def evictions(self) -> int:
@@ -224,6 +226,7 @@ class Play:
             most_waiting_at=seen.most_waiting_at,
             snapshot=self.cluster.snapshot(self.cluster.now),
             cycle=cycle,
+            repaired=frozenset(seen.repaired),
         )
 
     def _list_events(self) -> Iterator[PlayedEvent]:
@@ -329,6 +332,7 @@ class _Observations:
         self.most_waiting_at = timedelta(0)
         self.headrooms: dict[object, LowestHeadroom] = {}
         self.fewest: dict[str, LowestReadiness] = {}
+        self.repaired = set[Reference]()
         self._top: dict[str, Workload] = {}
         self._ready: dict[str, int] = {}
         self._wanted: dict[str, int] = {}
@@ -363,7 +367,8 @@ class _Observations:
             self._wanted[workload.uid] = workload.replicas
 
     def take_cycle(self, cycle: Cycle, now: datetime) -> None:
-        """Take the limits as the controller evaluated them."""
+        """Take the limits as the controller evaluated them, and what it let go."""
+        self.repaired.update(eviction.workload for eviction in cycle.fates.going)
         for limit in cycle.assessment.limits:
             key = limit.group, limit.limit, limit.namespace, limit.key
             known = self.headrooms.get(key)

@@ -37,5 +37,6 @@ def cycle_of(
             before=last.snapshot if last is not None else None,
             known=last.evaluation if last is not None and again else None,
             capacity=stage,
+            effect=last.effect if last is not None else None,
         )
     )

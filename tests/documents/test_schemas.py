@@ -35,6 +35,7 @@ from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Share
 from rebalancer.ports import PLAN_KEY, STATUS_KEY
+from rebalancer.resilience.comparison import find_effect
 from rebalancer.resilience.rows import find_resilience
 from rebalancer.scheduling.predict import predict
 from rebalancer.simulator import HOSTNAME, START, ZONE
@@ -85,7 +86,7 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
     yield "history", text(history_document(HISTORY, total=len(HISTORY)))
     yield "trend", text(trend_document(extend_trend(Trend(), HISTORY)))
     yield "check", text(check_document([check_monitoring(served=False), check_server(snapshot.version)]))
-    yield "plan", text(plan_document(made, snapshot))
+    yield "plan", text(plan_document(made, snapshot, effect=find_effect(view, made.fates)))
     yield "map", text(map_document(evaluation, NO_MEMORY))
     losses = find_resilience(view, [ZONE, HOSTNAME], Phase, lambda _: True)
     lost = resilience_document([ZONE, HOSTNAME], 3, losses, existing=100)
@@ -148,7 +149,8 @@ def test_real_documents_are_valid(make: Callable[[], Snapshot]) -> None:
 def test_the_skewed_cluster_fills_every_list() -> None:
     """A schema is not shown right by lists without entries."""
     documents = dict(written(skewed()))
-    plan_lists = json.loads(documents["plan"])
+    plan_lists = json.loads(next(text for name, text in written(skewed()) if name == "plan"))
+    assert plan_lists["resilience"]["rows"]
     assert all(plan_lists[name] for name in ("evictions", "waiting", "groups", "refusals"))
     assert json.loads(documents["status"])["inFlight"]
     assert json.loads(documents["report"])["constraints"]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
+from rebalancer.documents.document import WorkloadName
 from rebalancer.documents.domain_counts import ListedCounts
 from rebalancer.documents.phrases import (
     DOES_NOT_GO_ON,
@@ -27,11 +28,13 @@ from rebalancer.documents.plan import (
     Totals,
     WaitingEviction,
 )
+from rebalancer.documents.resilience import ChangedLossEntry
 from rebalancer.documents.waits import MOST_LIKELY, LikelyDomains, shorten
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import TIMELESS
 from rebalancer.model.words import format_rest, name_list, plural, short_key
 from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, join_lines, more_text, sections
+from rebalancer.reporting.text.resilience import changed_loss_text, unlisted_loss_lines
 
 _MOST_WAITING = 6
 """Evictions that wait for the same and are listed; others are counted."""
@@ -81,6 +84,9 @@ class _PlanText:
         self._waiting: dict[int, list[WaitingEviction]] = {}
         for wait in plan.waiting:
             self._waiting.setdefault(wait.step, []).append(wait)
+        self._losses: dict[tuple[str, WorkloadName], list[ChangedLossEntry]] = {}
+        for loss in plan.resilience.rows if plan.resilience is not None else ():
+            self._losses.setdefault((loss.namespace, loss.workload), []).append(loss)
         self._staying: dict[tuple[str, str, str], list[tuple[int, PlannedRefusal]]] = {}
         for number, row in enumerate(plan.refusals):
             # Of evictions that no budget ever allows their group says it.
@@ -92,12 +98,13 @@ class _PlanText:
         layout, plan = self._layout, self._plan
         groups = sorted(plan.groups, key=lambda group: not group.is_repairable)
         shown = groups if self._options.most is None else groups[: self._options.most]
+        notes = (*plan.notes, *unlisted_loss_lines(plan.resilience))
         return sections(
             [
                 self._head(),
                 *map(self._group_lines, shown),
                 layout.wrap(more_text(len(groups) - len(shown))) if len(shown) < len(groups) else [],
-                [line for text in plan.notes for line in layout.wrap(text, hang="  ")],
+                [line for text in notes for line in layout.wrap(text, hang="  ")],
                 [line for text in self._closing(bool(shown)) for line in layout.wrap(text)],
             ]
         )
@@ -195,7 +202,7 @@ class _PlanText:
         return lines
 
     def _changes(self, group: PlannedGroup) -> Iterator[str]:
-        """Yield each constraint and each violated limit before and after the decided evictions."""
+        """Yield constraints, violated limits and what a lost zone leaves, before and after the decided evictions."""
         decided = _decided(group)
         step = f" (after {decided} of {group.evictions})" if decided and group.later else ""
         bounds = {(constraint.topology_key, constraint.max_skew): None for constraint in group.constraints}
@@ -211,6 +218,10 @@ class _PlanText:
         if satisfied:
             verb = "is" if satisfied == 1 else "are"
             yield f"{plural(satisfied, 'limit')} with action Evict on these pods {verb} satisfied"
+        for workload in group.workloads:
+            for row in self._losses.get((group.namespace, workload), ()):
+                name = f"{workload.name}: " if len(group.workloads) > 1 else ""
+                yield f"{name}{changed_loss_text(row)}{step}"
 
     def _going_lines(self, group: PlannedGroup) -> list[str]:
         lines: list[str] = []

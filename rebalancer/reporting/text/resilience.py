@@ -3,7 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
-from rebalancer.documents.resilience import DomainLoss, RemainingWorkload, ResilienceDocument
+from rebalancer.documents.resilience import (
+    ChangedLossEntry,
+    DomainLoss,
+    LossesChanged,
+    RemainingWorkload,
+    ResilienceDocument,
+)
 from rebalancer.model.words import name_list, plural, short_key
 from rebalancer.reporting.resilience import then_text
 from rebalancer.reporting.text.layout import PLAIN, TextLayout, join_lines, more_text
@@ -120,3 +126,33 @@ def _cells(row: _Row) -> Sequence[str]:
 
 def _name(left: RemainingWorkload) -> str:
     return f"{left.namespace}/{left.workload.name} ({left.workload.kind})"
+
+
+def changed_loss_text(row: ChangedLossEntry) -> str:
+    """Say what changes when a domain is lost: `guaranteed without zone b (silent): 6 -> 8 of 9, possible 7 -> 9`."""
+    where = f"{short_key(row.key)} {row.domain} ({row.phase})"
+    text = f"guaranteed without {where}: {_change(row.guaranteed_before, row.guaranteed_after)} of {row.wanted}"
+    if (row.possible_before, row.possible_after) == (row.guaranteed_before, row.guaranteed_after):
+        return text
+    return f"{text}, possible {_change(row.possible_before, row.possible_after)}"
+
+
+def changed_loss_lines(changed: LossesChanged | None) -> Iterator[str]:
+    """Yield a line for each changed loss, each with its workload, and what is not listed or computed."""
+    if changed is None:
+        return
+    for row in changed.rows:
+        yield f"{row.namespace}/{row.workload.name} ({row.workload.kind}): {changed_loss_text(row)}"
+    yield from unlisted_loss_lines(changed)
+
+
+def unlisted_loss_lines(changed: LossesChanged | None) -> Iterator[str]:
+    """Yield how many changed losses are not listed, and why none was computed."""
+    if changed is not None and changed.more:
+        yield f"Without a zone {plural(changed.more, 'number')} more {'changes' if changed.more == 1 else 'change'}."
+    if changed is not None and changed.not_computed:
+        yield f"What is guaranteed without a zone was not computed: {changed.not_computed}."
+
+
+def _change(before: int, after: int) -> str:
+    return str(after) if before == after else f"{before} -> {after}"

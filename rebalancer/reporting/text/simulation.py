@@ -8,6 +8,7 @@ from rebalancer.documents.simulation import SimulationDocument, WorstMoments
 from rebalancer.model.words import plural
 from rebalancer.reporting.text.layout import PLAIN, TextLayout, join_lines, sections
 from rebalancer.reporting.text.report import report_text
+from rebalancer.reporting.text.resilience import changed_loss_lines
 
 _SHOWN: Final = frozenset(
     {"Evicted", "Refused", "Scaled", "Unschedulable", "NodeRemoved", "NodeAdded", "NodeCordoned", "NodeUncordoned"}
@@ -27,6 +28,7 @@ def simulation_text(document: SimulationDocument, note: str, layout: TextLayout 
         _steps(document, layout),
         _worst(document.worst, layout, wide=wide),
         _events(document, layout, wide=wide),
+        _losses(document, layout),
         [layout.heading("AT THE END")],
     ]
     text = join_lines(sections(parts))
@@ -50,6 +52,11 @@ def _summary(document: SimulationDocument) -> str:
         cost = "no eviction"
     end = "then nothing moves any more" if document.settled else "something still moves then"
     return f"Simulated: {cost}, {took} until the last change; {end}."
+
+
+def _losses(document: SimulationDocument, layout: TextLayout) -> list[str]:
+    lines = [line for text in changed_loss_lines(document.resilience) for line in layout.wrap(text, hang="  ")]
+    return [layout.heading("IF A ZONE IS LOST"), *lines] if lines else []
 
 
 def _one_order(document: SimulationDocument) -> str:

@@ -30,12 +30,14 @@ from rebalancer.planning.scope.components import current_counts
 from rebalancer.policy import Policy
 from rebalancer.reporting.text.explanation import explanation_text
 from rebalancer.reporting.text.plan import PlanOptions, plan_text
+from rebalancer.resilience.comparison import ChangedLoss, Effect, Left, TooManyToCompare
+from rebalancer.resilience.loss import Phase
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, SimulatedCluster
 from tests.build import a_cluster, a_layout, a_policy
 from tests.controller.simulated import Simulation
 from tests.drawing import examples
-from tests.planning.clusters import laid_out
+from tests.planning.clusters import laid_out, sharing
 from tests.planning.clusters import policy as generous
 
 HEAD = """
@@ -458,3 +460,47 @@ def test_freeing_a_pending_pod_predicts_no_counts() -> None:
     assert expected_counts(group, [freeing], seen.snapshot) == {}
     assert expected_worst(group.limits[0], [freeing], seen.snapshot) is None
     assert expected_counts(group, [], seen.snapshot) == current_counts(group.component)
+
+
+def changed(name: str, phase: Phase, before: tuple[int, int], after: tuple[int, int]) -> ChangedLoss:
+    workload = Reference("default", "Deployment", name)
+    return ChangedLoss(
+        workload=workload, key=ZONE, value="b", phase=phase, wanted=9, before=Left(*before), after=Left(*after)
+    )
+
+
+def test_what_a_lost_zone_leaves_is_said_with_each_repair() -> None:
+    """For certain and, where that is another number, at best; what is not listed or computed in a line below."""
+    snapshot = a_cluster("abc", 2, {"a-1": 5, "b-1": 4}, spread={ZONE: 1}).snapshot()
+    seen = look(snapshot, generous())
+
+    def text(effect: Effect) -> list[str]:
+        document = plan_document(seen.plan, snapshot, acting="mode Evict", effect=effect)
+        return [line.strip() for line in plan_text(document).splitlines() if "without" in line or "Without" in line]
+
+    assert text(Effect()) == []
+    rows = (changed("web", Phase.GONE, (6, 6), (9, 9)), changed("web", Phase.SILENT, (6, 8), (6, 7)))
+    assert text(Effect(rows=(*rows, changed("api", Phase.GONE, (6, 6), (9, 9))))) == [
+        "guaranteed without zone b (gone): 6 -> 9 of 9",
+        "guaranteed without zone b (silent): 6 of 9, possible 8 -> 7",
+    ]
+    many = Effect(rows=tuple(changed(f"web{number}", Phase.GONE, (6, 6), (number, 9)) for number in range(62)))
+    assert text(many) == ["Without a zone 2 numbers more change."]
+    listed = plan_document(seen.plan, snapshot, effect=many).resilience
+    assert listed is not None
+    assert [row.guaranteed_after for row in listed.rows] == list(range(60))
+    unknown = Effect(unknown=TooManyToCompare("pods", 9_000, 5_000))
+    assert text(unknown) == [
+        "What is guaranteed without a zone was not computed: there are 9,000 pods, more than 5,000."
+    ]
+
+
+def test_of_workloads_that_are_repaired_together_each_is_named() -> None:
+    """With what it keeps."""
+    builder = a_cluster("abc", 1, {"a-1": 3, "b-1": 3}, spread={ZONE: 1})
+    builder.deployment("api", on={"a-1": 3, "b-1": 3}, spread={ZONE: 1})
+    snapshot = sharing(builder.snapshot())
+    seen = look(snapshot, generous())
+    effect = Effect(rows=(changed("api", Phase.GONE, (6, 6), (9, 9)),))
+    text = plan_text(plan_document(seen.plan, snapshot, acting="mode Evict", effect=effect))
+    assert "\n    api: guaranteed without zone b (gone): 6 -> 9 of 9\n" in text

@@ -1,0 +1,136 @@
+"""What evictions change in what is left of the workloads that they move, when a domain is lost.
+
+A workload has many losses, before and after. Two are said: the worst of those before, and the worst of those after,
+which mostly are one. So neither what is gained nor what remains, or gets worse, is left out.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from msgspec import Struct
+
+from rebalancer.model.facts import Fact
+from rebalancer.model.moves import Reference
+from rebalancer.model.nodes import ZONE
+from rebalancer.planning.carried_out import carry_out
+from rebalancer.planning.fates import Fates, Never
+from rebalancer.resilience.loss import Phase
+from rebalancer.resilience.rows import LostDomain, Remaining, find_resilience
+from rebalancer.scheduling.view import View
+
+MOST_PODS: Final = 5_000
+MOST_EVICTIONS: Final = 500
+"""Of more it is not computed: it takes two seconds of these, of a plan that was made in a fifth of one."""
+
+
+class TooManyToCompare(Fact):
+    """The cluster, or the plan, is too large for numbers that come with something else."""
+
+    what: str
+    number: int
+    most: int
+
+    def __str__(self) -> str:
+        return f"there are {self.number:,} {self.what}, more than {self.most:,}"
+
+
+class LandingsUnknown(Fact):
+    """Where the replacements go cannot be played."""
+
+    def __str__(self) -> str:
+        return "where the replacements will be placed is not known"
+
+
+class Left(NamedTuple):
+    """How many pods run once a loss has settled, for certain and at best."""
+
+    guaranteed: int
+    possible: int
+
+
+class ChangedLoss(Struct, frozen=True, kw_only=True, gc=False):
+    """What is left of a workload when a domain is lost: of `wanted` pods, before and after evictions."""
+
+    workload: Reference
+    key: str
+    value: str
+    phase: Phase
+    wanted: int
+    before: Left
+    after: Left
+
+
+class Effect(Struct, frozen=True, kw_only=True, gc=False):
+    """What evictions change in the losses of their workloads; without rows, `unknown` may say why."""
+
+    rows: tuple[ChangedLoss, ...] = ()
+    unknown: Fact | None = None
+
+
+def find_effect(view: View, fates: Fates) -> Effect:
+    """Return what the decided evictions of a plan change when a zone is lost, once all of them are carried out."""
+    evictions = [fate.eviction for fate in fates.rows if not isinstance(fate, Never)]
+    if not evictions:
+        return Effect()
+    if len(evictions) > MOST_EVICTIONS:
+        return Effect(unknown=TooManyToCompare("evictions", len(evictions), MOST_EVICTIONS))
+    if len(view.snapshot.pods) > MOST_PODS:
+        return Effect(unknown=TooManyToCompare("pods", len(view.snapshot.pods), MOST_PODS))
+    following = carry_out(view, evictions)
+    if following is None:
+        return Effect(unknown=LandingsUnknown())
+    return compare_losses(view, View(following, view.profile), {eviction.workload for eviction in evictions})
+
+
+def compare_losses(before: View, after: View, workloads: Collection[Reference]) -> Effect:
+    """Return what has changed in the losses of zones that both states have, for these workloads."""
+    pods = max(len(before.snapshot.pods), len(after.snapshot.pods))
+    if not workloads:
+        return Effect()
+    if pods > MOST_PODS:
+        return Effect(unknown=TooManyToCompare("pods", pods, MOST_PODS))
+    losses, following = (
+        {(one.key, one.value, one.phase): one for one in _lose_zones(view, workloads)} for view in (before, after)
+    )
+    found: dict[Reference, list[ChangedLoss]] = {}
+    for where in (where for where in losses if where in following):
+        for row in _join(losses[where], following[where]):
+            found.setdefault(row.workload, []).append(row)
+    return Effect(rows=tuple(row for workload in sorted(found) for row in _choose(found[workload])))
+
+
+def _lose_zones(view: View, workloads: Collection[Reference]) -> Iterator[LostDomain]:
+    return find_resilience(view, [ZONE], Phase, workloads.__contains__, explains=False)
+
+
+def _join(before: LostDomain, after: LostDomain) -> Iterator[ChangedLoss]:
+    """Yield the loss of a domain for each workload; one without a row is whole after it."""
+    once, then = _by_workload(before.rows), _by_workload(after.rows)
+    for workload in {**once, **then}:
+        wanted = (then.get(workload) or once[workload]).wanted
+        yield ChangedLoss(
+            workload=workload,
+            key=before.key,
+            value=before.value,
+            phase=before.phase,
+            wanted=wanted,
+            before=_left(once.get(workload), wanted),
+            after=_left(then.get(workload), wanted),
+        )
+
+
+def _by_workload(rows: Iterable[Remaining]) -> Mapping[Reference, Remaining]:
+    return {row.workload: row for row in rows}
+
+
+def _left(row: Remaining | None, wanted: int) -> Left:
+    return Left(wanted, wanted) if row is None else Left(row.guaranteed, row.possible)
+
+
+def _choose(rows: Sequence[ChangedLoss]) -> Iterator[ChangedLoss]:
+    """Yield the worst loss after and the worst before, each once, where they change or leave pods out."""
+    last = min(rows, key=lambda row: (row.after, row.before))
+    first = min(rows, key=lambda row: (row.before, row.after))
+    for row in (first, last) if first is not last else (last,):
+        if row.before != row.after or row.after.guaranteed < row.wanted:
+            yield row
