@@ -47,6 +47,7 @@ from rebalancer.planning.planner import find_relaxations
 from rebalancer.ports import ReplicaCount, count_pods
 from rebalancer.reporting.acting import describe_mode, find_idle
 from rebalancer.resilience.comparison import Effect, find_effect
+from rebalancer.resilience.sizes import Sizes
 from rebalancer.scheduling.profile import Profile
 from rebalancer.scheduling.view import View
 from rebalancer.tracking.evicted import SeenEviction, note_evictions
@@ -55,6 +56,9 @@ from rebalancer.tracking.track import track
 
 _MOST_OF_PLAN: Final = 128 * 1024
 """Bytes of the plan that is stored where nobody has to approve it."""
+
+_QUICK: Final = Sizes(by_node=150, all_nodes=150, by_group=100, all_groups=100)
+"""How much is bounded for a proposal: the loop waits for it, once."""
 
 
 class ProposalEffect(NamedTuple):
@@ -193,7 +197,7 @@ class Cycle:
             return known
         fates = self.plan.fates
         groups = {eviction.group for eviction in fates.evictions if eviction.pod.uid in proposal.uids}
-        return ProposalEffect(proposal.hash, find_effect(self.view, fates.select(groups)))
+        return ProposalEffect(proposal.hash, find_effect(self.view, fates.select(groups), _QUICK))
 
     @cached_property
     def account(self) -> Account:

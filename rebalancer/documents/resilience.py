@@ -122,7 +122,7 @@ class LossesChanged(CamelCaseStruct, frozen=True, kw_only=True):
     """What evictions change in what is left of the workloads that they move, when a zone is lost.
 
     Of each workload the worst loss before and the worst one after, mostly the same, where they change or leave pods
-    out; `more` counts those that are not listed. `notComputed` says why there are none, "" where they were computed.
+    out; `more` counts those that are not listed. `notComputed` says why it was not computed of all, "" where it was.
     """
 
     rows: tuple[ChangedLossEntry, ...] = ()

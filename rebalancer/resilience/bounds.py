@@ -10,7 +10,7 @@ Example: 4, 4 and 4 pods, maxSkew 1, the third zone is silent. At first its pods
 may take one (4 + 1 <= 1 + 4); but that replaces a pod that was deleted (4 + 1 > 1 + 3). So 8 of 12 are left.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from rebalancer.model.facts import Fact
@@ -28,6 +28,9 @@ from rebalancer.scheduling.preemption import has_lower_pods
 __all__ = ["Bounds", "DependsOnPods", "PreemptionDecides", "find_bounds"]
 
 _LIMITS: Final = SearchLimits()
+
+Asked = Callable[[Service], bool]
+"""Whether somebody asks for the bounds of a service."""
 
 
 class PreemptionDecides(Fact):
@@ -47,10 +50,12 @@ class Bounds(NamedTuple):
     unknown: Fact | None = None
 
 
-def find_bounds(loss: Loss, work: int = _LIMITS.solve_work, sizes: Sizes = SIZES) -> Sequence[Bounds]:
-    """Return the bounds of each service of a loss, in their order."""
+def find_bounds(
+    loss: Loss, work: int = _LIMITS.solve_work, sizes: Sizes = SIZES, asked: Asked | None = None
+) -> Sequence[Bounds]:
+    """Return the bounds of each service of a loss, in their order; of those that are not asked for, perhaps looser."""
     competition = Competition(loss)
-    found = _bound_all(competition, work, sizes)
+    found = _bound_all(competition, work, sizes, None if _may_preempt(competition) else asked)
     preemptor = _find_preemptor(competition, found)
     if preemptor is None:
         return found
@@ -78,23 +83,28 @@ def _bound_preempting(
     return found if obstacle is None else Bounds(service.bound, found.possible, obstacle)
 
 
-def _bound_all(competition: Competition, work: int, sizes: Sizes) -> Sequence[Bounds]:
+def _bound_all(competition: Competition, work: int, sizes: Sizes, asked: Asked | None = None) -> Sequence[Bounds]:
     if not competition.active:
         return [Bounds(service.bound, service.bound, service.unknown) for service in competition.services]
     takers = Takers(competition, sizes)
     programs = Programs(competition, takers, work)
-    return [_bound(number, service, takers, programs) for number, service in enumerate(competition.services)]
+    return [
+        _bound(number, service, takers, programs if asked is None or asked(service) else None)
+        for number, service in enumerate(competition.services)
+    ]
 
 
-def _bound(number: int, service: Service, takers: Takers, programs: Programs) -> Bounds:
+def _bound(number: int, service: Service, takers: Takers, programs: Programs | None) -> Bounds:
+    """Return the bounds of a service, without programs by sums alone."""
     if not service.pending:
         return Bounds(service.bound, service.bound, service.unknown)
     competition, most = takers.competition, takers.most[number].total
     unknown = competition.unknown[number]
     if unknown is not None:
-        return Bounds(service.bound, service.bound + programs.find_most(number, most), unknown)
+        most = most if programs is None else programs.find_most(number, most)
+        return Bounds(service.bound, service.bound + most, unknown)
     least = find_least(number, competition, takers) if takers.alone[number] else 0
-    if least < most:
+    if least < most and programs is not None:
         most = programs.find_most(number, most)
         least, unknown = programs.find_fewest(number, least, most)
     return Bounds(service.bound + least, service.bound + most, unknown)
@@ -106,9 +116,9 @@ def _find_preemptor(competition: Competition, found: Sequence[Bounds]) -> tuple[
     One whose pods all find a node, however many others stand on it first, and that no rule closes for a time, never
     fails to be scheduled.
     """
-    services = [competition.services[number] for number in competition.active]
-    if not any(has_lower_pods(service.sample, competition.loss.before) for service in services):
+    if not _may_preempt(competition):
         return None
+    services = [competition.services[number] for number in competition.active]
     lowest = min((placed.pod.spec.priority for placed in competition.loss.after.placed_pods()), default=0)
     lowest = min([lowest, *[service.sample.spec.priority for service in services]])
     preempting = [
@@ -122,6 +132,12 @@ def _find_preemptor(competition: Competition, found: Sequence[Bounds]) -> tuple[
         return None
     first = max(preempting, key=lambda service: service.sample.spec.priority)
     return first.sample.spec.priority, PreemptionDecides(str(first.workload or first.sample))
+
+
+def _may_preempt(competition: Competition) -> bool:
+    """Return whether any pod that is to be placed has pods of lower priority about it."""
+    before = competition.loss.before
+    return any(has_lower_pods(competition.services[number].sample, before) for number in competition.active)
 
 
 def _may_fail(number: int, competition: Competition, found: Bounds) -> bool:

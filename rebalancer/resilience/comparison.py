@@ -10,12 +10,14 @@ from typing import Final, NamedTuple
 from msgspec import Struct
 
 from rebalancer.model.facts import Fact
+from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import Reference
 from rebalancer.model.nodes import ZONE
 from rebalancer.planning.carried_out import carry_out
 from rebalancer.planning.fates import Fates, Never
-from rebalancer.resilience.loss import Phase
+from rebalancer.resilience.programs import TooLarge
 from rebalancer.resilience.rows import LostDomain, Remaining, find_resilience
+from rebalancer.resilience.sizes import SIZES, Sizes
 from rebalancer.scheduling.view import View
 
 MOST_PODS: Final = 5_000
@@ -61,13 +63,13 @@ class ChangedLoss(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Effect(Struct, frozen=True, kw_only=True, gc=False):
-    """What evictions change in the losses of their workloads; without rows, `unknown` may say why."""
+    """What evictions change in the losses of their workloads; `unknown` says why not all of that is known."""
 
     rows: tuple[ChangedLoss, ...] = ()
     unknown: Fact | None = None
 
 
-def find_effect(view: View, fates: Fates) -> Effect:
+def find_effect(view: View, fates: Fates, sizes: Sizes = SIZES) -> Effect:
     """Return what the decided evictions of a plan change when a zone is lost, once all of them are carried out."""
     evictions = [fate.eviction for fate in fates.rows if not isinstance(fate, Never)]
     if not evictions:
@@ -79,28 +81,40 @@ def find_effect(view: View, fates: Fates) -> Effect:
     following = carry_out(view, evictions)
     if following is None:
         return Effect(unknown=LandingsUnknown())
-    return compare_losses(view, View(following, view.profile), {eviction.workload for eviction in evictions})
+    return compare_losses(view, View(following, view.profile), {eviction.workload for eviction in evictions}, sizes)
 
 
-def compare_losses(before: View, after: View, workloads: Collection[Reference]) -> Effect:
-    """Return what has changed in the losses of zones that both states have, for these workloads."""
+def compare_losses(before: View, after: View, workloads: Collection[Reference], sizes: Sizes = SIZES) -> Effect:
+    """Return what has changed in the losses of zones that both states have, for these workloads.
+
+    Where a state is too large for its programs, what sums say is no measure of a change.
+    """
     pods = max(len(before.snapshot.pods), len(after.snapshot.pods))
     if not workloads:
         return Effect()
     if pods > MOST_PODS:
         return Effect(unknown=TooManyToCompare("pods", pods, MOST_PODS))
     losses, following = (
-        {(one.key, one.value, one.phase): one for one in _lose_zones(view, workloads)} for view in (before, after)
+        {(one.key, one.value, one.phase): one for one in _lose_zones(view, workloads, sizes)}
+        for view in (before, after)
     )
+    both = [(losses[where], following[where]) for where in losses if where in following]
+    loose = {row.workload: row.reason for pair in both for one in pair for row in one.rows if _is_loose(row)}
     found: dict[Reference, list[ChangedLoss]] = {}
-    for where in (where for where in losses if where in following):
-        for row in _join(losses[where], following[where]):
-            found.setdefault(row.workload, []).append(row)
-    return Effect(rows=tuple(row for workload in sorted(found) for row in _choose(found[workload])))
+    for first, last in both:
+        for row in _join(first, last):
+            if row.workload not in loose:
+                found.setdefault(row.workload, []).append(row)
+    rows = tuple(row for workload in sorted(found) for row in _choose(found[workload]))
+    return Effect(rows=rows, unknown=next(iter(loose.values()), None))
 
 
-def _lose_zones(view: View, workloads: Collection[Reference]) -> Iterator[LostDomain]:
-    return find_resilience(view, [ZONE], Phase, workloads.__contains__, explains=False)
+def _lose_zones(view: View, workloads: Collection[Reference], sizes: Sizes) -> Iterator[LostDomain]:
+    return find_resilience(view, [ZONE], Phase, workloads.__contains__, briefly=True, sizes=sizes)
+
+
+def _is_loose(row: Remaining) -> bool:
+    return isinstance(row.reason, TooLarge)
 
 
 def _join(before: LostDomain, after: LostDomain) -> Iterator[ChangedLoss]:

@@ -13,6 +13,7 @@ from rebalancer.model.moves import Reference
 from rebalancer.resilience.bounds import Bounds, find_bounds
 from rebalancer.resilience.loss import Loss, Service, lose
 from rebalancer.resilience.reason import Reasons
+from rebalancer.resilience.sizes import SIZES, Sizes
 from rebalancer.scheduling.view import View
 
 MOST_DOMAINS: Final = 100
@@ -73,29 +74,34 @@ def find_resilience(
     phases: Iterable[Phase],
     includes: Callable[[Reference], bool],
     *,
-    explains: bool = True,
+    briefly: bool = False,
+    sizes: Sizes = SIZES,
 ) -> Iterator[LostDomain]:
     """Yield the loss of each chosen domain of these keys in each phase, with the workloads that are included.
 
-    Unless it `explains`, rows have no reasons but those for which nothing better can be said for certain.
+    `briefly`: programs are for these alone, and rows have no reasons but those for which nothing better is certain.
     """
     for key in keys:
         for value, nodes in choose_domains(key, view).items():
             for phase in phases:
                 loss = lose(view, nodes, phase)
-                rows = tuple(_find_rows(loss, includes, explains=explains))
+                rows = tuple(_find_rows(loss, includes, sizes, briefly=briefly))
                 yield LostDomain(key=key, value=value, phase=phase, nodes=len(nodes), rows=rows)
 
 
-def _find_rows(loss: Loss, includes: Callable[[Reference], bool], *, explains: bool) -> Iterator[Remaining]:
+def _find_rows(
+    loss: Loss, includes: Callable[[Reference], bool], sizes: Sizes, *, briefly: bool
+) -> Iterator[Remaining]:
     by_workload: defaultdict[Reference, list[tuple[Service, Bounds]]] = defaultdict(list)
-    for service, bounds in zip(loss.services, find_bounds(loss), strict=True):
+    asked = (lambda one: one.workload is not None and includes(one.workload)) if briefly else None
+    found = find_bounds(loss, sizes=sizes, asked=asked)
+    for service, bounds in zip(loss.services, found, strict=True):
         if service.workload is not None and includes(service.workload):
             by_workload[service.workload].append((service, bounds))
     reasons: Reasons | None = None
     for workload, parts in sorted(by_workload.items()):
         row = _join(workload, parts)
-        if explains and row.verdict is not Verdict.YES and row.reason is None:
+        if not briefly and row.verdict is not Verdict.YES and row.reason is None:
             reasons = reasons or Reasons(loss)
             row = _join(workload, parts, reasons.find(workload))
         if row.verdict is not Verdict.YES or any(service.lost for service, _ in parts):

@@ -10,6 +10,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from rebalancer.engine import evaluate
+from rebalancer.model.loss_phase import Phase
 from rebalancer.model.nodes import ZONE
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
@@ -17,7 +18,6 @@ from rebalancer.planning.carried_out import carry_out
 from rebalancer.planning.fates import NO_FATES
 from rebalancer.resilience import comparison
 from rebalancer.resilience.comparison import Effect, compare_losses, find_effect
-from rebalancer.resilience.loss import Phase
 from rebalancer.resilience.rows import find_resilience
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import ClusterBuilder

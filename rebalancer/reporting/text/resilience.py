@@ -151,7 +151,8 @@ def unlisted_loss_lines(changed: LossesChanged | None) -> Iterator[str]:
     if changed is not None and changed.more:
         yield f"Without a zone {plural(changed.more, 'number')} more {'changes' if changed.more == 1 else 'change'}."
     if changed is not None and changed.not_computed:
-        yield f"What is guaranteed without a zone was not computed: {changed.not_computed}."
+        which = " of all" if changed.rows else ""
+        yield f"What is guaranteed without a zone was not computed{which}: {changed.not_computed}."
 
 
 def _change(before: int, after: int) -> str:

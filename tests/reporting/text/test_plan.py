@@ -19,6 +19,7 @@ from rebalancer.documents.phrases import counts_change, proof_text
 from rebalancer.documents.plan import Totals, plan_document
 from rebalancer.engine import evaluate
 from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
+from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import NO_MEMORY, FailedPrediction, Memory, Reference
 from rebalancer.model.reasons import Cause, Reason, State
 from rebalancer.model.snapshot import Snapshot
@@ -31,7 +32,6 @@ from rebalancer.policy import Policy
 from rebalancer.reporting.text.explanation import explanation_text
 from rebalancer.reporting.text.plan import PlanOptions, plan_text
 from rebalancer.resilience.comparison import ChangedLoss, Effect, Left, TooManyToCompare
-from rebalancer.resilience.loss import Phase
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE, SimulatedCluster
 from tests.build import a_cluster, a_layout, a_policy
