@@ -17,14 +17,17 @@ from rebalancer.model.workloads import reference_of
 from rebalancer.planning.carried_out import carry_out
 from rebalancer.planning.fates import NO_FATES
 from rebalancer.resilience import comparison
+from rebalancer.resilience.bounds import find_bounds
 from rebalancer.resilience.comparison import Effect, compare_losses, find_effect
 from rebalancer.resilience.rows import find_resilience
+from rebalancer.resilience.sizes import Sizes
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import ClusterBuilder
 from rebalancer.simulator.play import Play
-from tests.build import a_cluster
+from tests.build import a_cluster, with_cpu
 from tests.controller.simulated import eager
 from tests.drawing import examples
+from tests.resilience.drawn import draw_loss
 
 
 class Said(NamedTuple):
@@ -152,3 +155,28 @@ def test_the_numbers_after_a_repair_are_those_of_the_state_that_it_reaches(seed:
     for row in effect.rows:
         whole = row.wanted, row.wanted, row.wanted
         assert reached.get((row.value, row.phase, row.workload), whole) == (row.wanted, *row.after)
+
+
+@given(st.integers(0, 10**6))
+@examples(100)
+def test_who_asks_for_some_services_gets_their_bounds(seed: int) -> None:
+    """Those that all have; of the others no better ones."""
+    loss = draw_loss(seed)
+    whole = find_bounds(loss)
+    for number, service in enumerate(loss.services):
+        alone = find_bounds(loss, asked=lambda one, chosen=service: one is chosen)  # type: ignore[misc]
+        assert alone[number] == whole[number]
+        for own, other in zip(alone, whole, strict=True):
+            assert (own.guaranteed <= other.guaranteed, own.possible >= other.possible) == (True, True)
+
+
+def test_what_takes_a_larger_program_is_left_out_and_that_is_said() -> None:
+    """Sums bound it in each state, but their difference says nothing."""
+    snapshot = a_cluster("abc", 1, {"a-1": 4, "b-1": 4}, spread={ZONE: 1}, cpu=300).snapshot()
+    snapshot = with_cpu(snapshot, 1_500, "a-1", "b-1", "c-1")
+    evaluation = evaluate(snapshot, eager())
+    assert find_effect(evaluation.view, evaluation.plan.fates).rows
+    small = Sizes(by_node=0, all_nodes=0, by_group=0, all_groups=0)
+    effect = find_effect(evaluation.view, evaluation.plan.fates, small)
+    assert effect.rows == ()
+    assert str(effect.unknown).startswith("1 service may be placed on 2 nodes: too many")
