@@ -251,4 +251,6 @@ def _negative(row: Row) -> Row:
 
 
 def _add(row: Row, other: Row) -> Row:
-    return row | {column: row.get(column, 0) + factor for column, factor in other.items()}
+    """Add two rows; a column whose factors cancel out is none."""
+    added = row | {column: row.get(column, 0) + factor for column, factor in other.items()}
+    return {column: factor for column, factor in added.items() if factor}

@@ -45,6 +45,11 @@ def test_no_order_leaves_less_than_is_guaranteed_or_more_than_is_possible(seed: 
     _check(draw_loss(seed), SIZES)
 
 
+def test_factors_that_cancel_out_are_none() -> None:
+    """A replacement counts once for the domain where it is, and once against it."""
+    _check(draw_loss(195, "my"), SIZES)
+
+
 @given(st.integers(0, 10**6), st.sampled_from(_COARSE))
 @examples(40)
 def test_coarser_ways_for_larger_clusters_hold_as_well(seed: int, sizes: Sizes) -> None:
