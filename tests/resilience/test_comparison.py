@@ -6,7 +6,7 @@ from random import Random
 from typing import NamedTuple
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from rebalancer.engine import evaluate
@@ -19,6 +19,7 @@ from rebalancer.planning.fates import NO_FATES
 from rebalancer.resilience import comparison
 from rebalancer.resilience.bounds import find_bounds
 from rebalancer.resilience.comparison import Effect, compare_losses, find_effect
+from rebalancer.resilience.loss import Loss
 from rebalancer.resilience.rows import find_resilience
 from rebalancer.resilience.sizes import Sizes
 from rebalancer.scheduling.view import View
@@ -157,11 +158,11 @@ def test_the_numbers_after_a_repair_are_those_of_the_state_that_it_reaches(seed:
         assert reached.get((row.value, row.phase, row.workload), whole) == (row.wanted, *row.after)
 
 
-@given(st.integers(0, 10**6))
+@given(st.integers(0, 10**6).map(draw_loss))
+@example(draw_loss(151, "my"))
 @examples(100)
-def test_who_asks_for_some_services_gets_their_bounds(seed: int) -> None:
-    """Those that all have; of the others no better ones."""
-    loss = draw_loss(seed)
+def test_who_asks_for_some_services_gets_their_bounds(loss: Loss) -> None:
+    """Those that all have, also where some preempt others; of those that nobody asks for no better ones."""
     whole = find_bounds(loss)
     for number, service in enumerate(loss.services):
         alone = find_bounds(loss, asked=lambda one, chosen=service: one is chosen)  # type: ignore[misc]
