@@ -5,6 +5,8 @@ evaluates of the same cluster in the same process.
 """
 
 import gc
+import resource
+import threading
 import tracemalloc
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -18,6 +20,7 @@ from benchmarks.planning_states import zone_returned
 from benchmarks.timing import seconds
 from rebalancer.assessment.findings import find_findings
 from rebalancer.cli.main import collect_rarely
+from rebalancer.controller.resilience import compute_elsewhere
 from rebalancer.documents.document import json_chunks
 from rebalancer.documents.report import every_workload, report_document
 from rebalancer.engine import evaluate
@@ -28,7 +31,9 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.policy import default_policy
 from rebalancer.resilience.bounds import find_bounds
+from rebalancer.resilience.demands import find_demands
 from rebalancer.resilience.loss import lose
+from rebalancer.resilience.transport import Answer, Question
 from rebalancer.scheduling.view import View
 
 POLICY = default_policy()
@@ -139,3 +144,25 @@ def test_zones_of_equal_services_that_do_not_fit() -> None:
     print(f"\n{bounds:.2f} s, {bounds / reported:.1f} times the report; {dict(said)}")
     assert said["short"] == 15_000
     assert bounds < 12 * reported
+
+
+def test_cycles_beside_the_other_process() -> None:
+    """Cycles of 150,000 pods take hardly longer while another process computes the same losses, and what both hold."""
+    snapshot = zone_returned(nodes=5001, workloads=5000, filled=3)
+    evaluation = evaluate(snapshot, POLICY)
+    demands = find_demands(POLICY, evaluation.assessment.pod_groups)
+    question = Question(snapshot=evaluation.view.snapshot, profile=evaluation.view.profile, demands=demands)
+    alone = seconds(lambda: evaluate(replace(snapshot), POLICY), times=5)
+    answers: list[Answer] = []
+    ending = threading.Event()
+    thread = threading.Thread(target=lambda: answers.append(compute_elsewhere(question, ending)))
+    thread.start()
+    sending = seconds(lambda: evaluate(replace(snapshot), POLICY), times=1)
+    beside = seconds(lambda: evaluate(replace(snapshot), POLICY), times=3)
+    assert thread.is_alive()
+    thread.join()
+    assert answers[0].worst is not None
+    own, other = (resource.getrusage(who).ru_maxrss >> 10 for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    print(f"\na cycle {alone:.2f} s, {sending:.2f} s while the snapshot is sent, {beside:.2f} s beside it")
+    print(f"{beside / alone:.2f} times; {own} MiB here, {other} MiB there")
+    assert beside < 1.5 * alone
