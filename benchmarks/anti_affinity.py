@@ -1,4 +1,4 @@
-"""Rebalancer and its peer on states that violate podAntiAffinity: the last section of docs/comparison.md.
+"""Rebalancer and its peer on states that violate podAntiAffinity: a section of docs/comparison.md.
 
     python -m benchmarks.anti_affinity       # `python -m benchmarks.comparison` measures it, too
 
@@ -15,7 +15,7 @@ from itertools import combinations_with_replacement, product
 from typing import Any, Final
 
 from benchmarks import peer
-from benchmarks.comparison_page import PAGE, replace_last_section, table
+from benchmarks.comparison_page import PAGE, replace_section, table
 from tests.closed_loop.apart import Laid
 from tests.closed_loop.ours import ALL_AT_ONCE, run_once
 from tests.closed_loop.trial import wait_at_rest
@@ -355,7 +355,7 @@ def main() -> int:
     except MissingPart as missing:
         print(missing, file=sys.stderr)
         return 1
-    PAGE.write_text(replace_last_section(PAGE.read_text(encoding="utf-8"), section), encoding="utf-8")
+    PAGE.write_text(replace_section(PAGE.read_text(encoding="utf-8"), section), encoding="utf-8")
     return 0
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from benchmarks import anti_affinity, peer
-from benchmarks.comparison_page import PAGE, replace_last_section, table
+from benchmarks.comparison_page import PAGE, table, with_last_sections
 from rebalancer import __version__
 from tests.closed_loop import ours
 from tests.closed_loop.scenario import Scenario
@@ -165,7 +165,7 @@ INTRODUCTION = """\
 
 Rebalancer {ours} and [descheduler](https://github.com/kubernetes-sigs/descheduler) {peer} on the same states of the
 same real control plane: kube-apiserver, kube-controller-manager and kube-scheduler {kubernetes}, KWOK {kwok} in the
-place of kubelets. Everything below, except the last section, was written by
+place of kubelets. Everything below, except the last two sections, was written by
 
     {command}
 
@@ -203,7 +203,8 @@ def main() -> int:
         print(missing, file=sys.stderr)
         return 1
     today = datetime.now(UTC).date().isoformat()
-    PAGE.write_text(replace_last_section(page(rows, today=today, seconds=seconds), last), encoding="utf-8")
+    old = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(with_last_sections(page(rows, today=today, seconds=seconds), old, last), encoding="utf-8")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""The page of the comparison: where it is, how its tables are written, and its section that is measured alone."""
+"""The page of the comparison: where it is, how its tables are written, and its sections that are measured alone."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -16,8 +16,16 @@ def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cell.replace('|', _BAR) for cell in line)} |" for line in lines)
 
 
-def replace_last_section(page: str, section: str) -> str:
-    """Return a page whose last section is this one, in the place of an older one of the same heading."""
+def replace_section(page: str, section: str) -> str:
+    """Return a page with this section in the place of an older one of the same heading, or at its end."""
     heading = section.partition("\n")[0]
-    rest, _, _ = f"\n{page}".partition(f"\n{heading}\n")
-    return f"{rest.strip()}\n\n{section.strip()}\n"
+    rest, _, after = f"\n{page}".partition(f"\n{heading}\n")
+    _, found, following = after.partition("\n## ")
+    return "\n\n".join([rest.strip(), section.strip(), *([f"## {following.strip()}"] if found else [])]) + "\n"
+
+
+def with_last_sections(page: str, old: str, section: str) -> str:
+    """Return a page with what an older one has after the first section that was measured alone, and this section."""
+    heading = section.partition("\n")[0]
+    _, found, after = f"\n{old}".partition(f"\n{heading}\n")
+    return replace_section(f"{page.strip()}\n\n{heading}\n{after}" if found else page, section)

@@ -28,11 +28,14 @@ from rebalancer.model.loss_phase import Phase
 from rebalancer.model.nodes import ZONE
 from rebalancer.model.pods import Resources
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.workloads import reference_of
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.policy import default_policy
 from rebalancer.resilience.bounds import find_bounds
+from rebalancer.resilience.changes import find_all_changes
 from rebalancer.resilience.demands import find_demands
 from rebalancer.resilience.loss import lose
+from rebalancer.resilience.rows import find_resilience
 from rebalancer.resilience.transport import Answer, Question
 from rebalancer.scheduling.view import View
 
@@ -166,3 +169,18 @@ def test_cycles_beside_the_other_process() -> None:
     print(f"\na cycle {alone:.2f} s, {sending:.2f} s while the snapshot is sent, {beside:.2f} s beside it")
     print(f"{beside / alone:.2f} times; {own} MiB here, {other} MiB there")
     assert beside < 1.5 * alone
+
+
+def test_changes_of_a_workload_that_is_named() -> None:
+    """All kinds are tried: nodeTaintsPolicy: Honor holds, and a maxSkew of half its pods."""
+    snapshot = zone_returned(nodes=5001, workloads=5000, filled=3)
+    view = View(replace(snapshot))
+    workload = reference_of(snapshot.workloads[0])
+    losses = [*find_resilience(view, [ZONE], tuple(Phase), workload.__eq__)]
+    found = []
+    taken = seconds(lambda: found.append(find_all_changes(view, [ZONE], tuple(Phase), losses, named=True)), times=1)
+    ((changes,), _) = found[0]
+    print(f"\n{taken:.1f} s: {changes.changes}")
+    assert changes.complete
+    assert len(changes.changes) == 2
+    assert taken < 120

@@ -1,7 +1,7 @@
 """`rebalancer resilience`: what is left of each workload when a zone is lost, whatever kube-scheduler chooses."""
 
 import argparse
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 from rebalancer.assessment.controllers import members
 from rebalancer.cli.errors import Exit, UsageError
@@ -17,6 +17,7 @@ from rebalancer.model.moves import Reference
 from rebalancer.model.nodes import ZONE
 from rebalancer.model.pods import Pod
 from rebalancer.reporting.text.resilience import resilience_text
+from rebalancer.resilience.changes import find_all_changes
 from rebalancer.resilience.rows import find_resilience
 from rebalancer.scheduling.view import View
 
@@ -52,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
     if args.workload is not None:
         chosen = frozenset({_find_workload(args.workload, options.namespace, view)})
     phases = [Phase(args.phase)] if args.phase else list(Phase)
-    document = lose_domains(view, args.key or [ZONE], chosen, phases)
+    document = lose_domains(view, args.key or [ZONE], chosen, phases, named=args.workload is not None)
     write_losses(document, cluster, options, wide=args.workload is not None)
     return Exit.FINE
 
@@ -61,14 +62,20 @@ def lose_domains(
     view: View,
     keys: Sequence[str],
     chosen: Collection[Reference] | None = None,
-    phases: Iterable[Phase] = tuple(Phase),
+    phases: Sequence[Phase] = tuple(Phase),
+    *,
+    named: bool | None = None,
 ) -> ResilienceDocument:
-    """Return what is left of the chosen workloads, None for all, when each domain of these keys is lost."""
+    """Return what is left of the chosen workloads, None for all, when each domain of these keys is lost.
+
+    With `named` also which changes make them whole: whether somebody has named one workload decides how much is tried.
+    """
     known = {member.reference for member in members(view) if member.owner is not None}
     looked_at = known if chosen is None else known.intersection(chosen)
-    losses = find_resilience(view, keys, phases, looked_at.__contains__)
+    losses = [*find_resilience(view, keys, phases, looked_at.__contains__)]
+    changes, left = find_all_changes(view, keys, phases, losses, named=named) if named is not None else ((), 0)
     existing = sum(len(view.nodes.groups(key)) for key in keys)
-    return resilience_document(keys, len(looked_at), losses, existing)
+    return resilience_document(keys, len(looked_at), losses, existing, changes, left, view.nodes.by_name)
 
 
 def write_losses(

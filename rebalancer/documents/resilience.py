@@ -1,10 +1,19 @@
 """The Resilience document: what is left of each workload when a domain is lost."""
 
-from collections.abc import Iterable, Sequence
+import json
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from rebalancer.documents.document import API_VERSION, CamelCaseStruct, Number, Text, WorkloadName, workload_name
+from rebalancer.model.labels import Labels
 from rebalancer.model.loss_phase import Phase
+from rebalancer.model.moves import Reference
+from rebalancer.model.nodes import Node
+from rebalancer.model.spread import InclusionPolicy
+from rebalancer.model.workloads import BUILT_IN
+from rebalancer.resilience.changed import Change, ChangedConstraint, MoreNodes
+from rebalancer.resilience.changes import Changes
 from rebalancer.resilience.comparison import ChangedLoss, Effect
 from rebalancer.resilience.rows import LostDomain, Remaining, Verdict
 
@@ -52,11 +61,61 @@ class DomainLoss(CamelCaseStruct, frozen=True, kw_only=True):
     workloads: tuple[RemainingWorkload, ...]
 
 
+class ConstraintChange(CamelCaseStruct, frozen=True, kw_only=True):
+    """Other fields of one of a template's `topologySpreadConstraints`: the one at `index`.
+
+    `nodeTaintsPolicy` is "" and `maxSkew` 0 where they stay.
+    """
+
+    index: Number
+    topology_key: Text
+    node_taints_policy: str
+    max_skew: Number
+
+
+class AddedNodes(CamelCaseStruct, frozen=True, kw_only=True):
+    """Nodes more, with the labels, taints, resources and DaemonSets' pods of the node `like`.
+
+    `domains` is where that one is: its values of those of `topologyKeys` that it has.
+    """
+
+    number: Number
+    like: Text
+    domains: Mapping[str, str]
+
+
+class ChangeThatHolds(CamelCaseStruct, frozen=True, kw_only=True):
+    """A change with which a workload comes back whole for certain, whichever domain is lost, and no other has less.
+
+    `command` patches the constraints, "" where none changes. A patch starts a rollout: after it the numbers are to be
+    computed again.
+    """
+
+    constraints: tuple[ConstraintChange, ...]
+    nodes: tuple[AddedNodes, ...]
+    command: str
+
+
+class WorkloadChanges(CamelCaseStruct, frozen=True, kw_only=True):
+    """The cheapest change of each kind that holds for a workload that is not whole after some loss.
+
+    The kinds are nodeTaintsPolicy: Honor, a larger maxSkew, and up to 10 nodes more, in one domain or as many in each;
+    two of them together where none alone holds. `complete` is false where the search was so long that it ended before.
+    """
+
+    namespace: Text
+    workload: WorkloadName
+    changes: tuple[ChangeThatHolds, ...]
+    complete: bool
+
+
 class ResilienceDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """What is left of each workload when a domain of `topologyKeys` is lost: one entry for each domain and phase.
 
     `workloads` is how many were looked at. Of a key with many domains those that hold most pods are lost, and
     `notComputed` is how many are left out. No new nodes, no evictions of ours, and pods on a node become Ready.
+    `changes` has the workloads that are not whole after a loss, the worst first; without a name in the command at most
+    10, in large clusters none: of `changesNotComputed` workloads they were not found, as the search had to end.
     """
 
     api_version: str = API_VERSION
@@ -65,18 +124,28 @@ class ResilienceDocument(CamelCaseStruct, frozen=True, kw_only=True):
     workloads: Number
     not_computed: Number
     domains: tuple[DomainLoss, ...]
+    changes: tuple[WorkloadChanges, ...] = ()
+    changes_not_computed: Number = 0
 
 
 def resilience_document(
-    keys: Sequence[str], workloads: int, losses: Iterable[LostDomain], existing: int
+    keys: Sequence[str],
+    workloads: int,
+    losses: Iterable[LostDomain],
+    existing: int,
+    changes: Iterable[Changes] = (),
+    not_searched: int = 0,
+    nodes: Mapping[str, Node] | None = None,
 ) -> ResilienceDocument:
-    """Convert what was found; `existing` is how many domains the keys have."""
+    """Convert what was found; `existing` is how many domains the keys have, `nodes` are those of the cluster."""
     domains = tuple(_domain_loss(loss) for loss in losses)
     return ResilienceDocument(
         topology_keys=tuple(keys),
         workloads=workloads,
         not_computed=existing - len({(one.key, one.value) for one in domains}),
         domains=domains,
+        changes=tuple(_workload_changes(one, keys, nodes or {}) for one in changes),
+        changes_not_computed=not_searched,
     )
 
 
@@ -153,4 +222,53 @@ def _changed_loss(row: ChangedLoss) -> ChangedLossEntry:
         guaranteed_after=row.after.guaranteed,
         possible_before=row.before.possible,
         possible_after=row.after.possible,
+    )
+
+
+def _workload_changes(found: Changes, keys: Sequence[str], nodes: Mapping[str, Node]) -> WorkloadChanges:
+    return WorkloadChanges(
+        namespace=found.workload.namespace,
+        workload=workload_name(found.workload),
+        changes=tuple(_change_that_holds(one, found, keys, nodes) for one in found.changes),
+        complete=found.complete,
+    )
+
+
+def _change_that_holds(
+    change: Change, found: Changes, keys: Sequence[str], nodes: Mapping[str, Node]
+) -> ChangeThatHolds:
+    return ChangeThatHolds(
+        constraints=tuple(_constraint_change(one) for one in change.constraints),
+        nodes=tuple(_added_nodes(more, keys, nodes[more.like].labels) for more in change.nodes),
+        command=_command(found.workload, found.group, change.constraints) if change.constraints else "",
+    )
+
+
+def _added_nodes(more: MoreNodes, keys: Sequence[str], labels: Labels) -> AddedNodes:
+    domains = {key: labels[key] for key in keys if key in labels}
+    return AddedNodes(number=more.number, like=more.like, domains=domains)
+
+
+def _constraint_change(changed: ChangedConstraint) -> ConstraintChange:
+    return ConstraintChange(
+        index=changed.index,
+        topology_key=changed.key,
+        node_taints_policy=str(InclusionPolicy.HONOR) if changed.honor else "",
+        max_skew=changed.max_skew or 0,
+    )
+
+
+def _command(workload: Reference, group: str, constraints: Iterable[ChangedConstraint]) -> str:
+    """Return the command that patches a workload's template."""
+    patch = [
+        {"op": "add", "path": f"/spec/template/spec/topologySpreadConstraints/{one.index}/{field}", "value": value}
+        for one in constraints
+        for field, value in (("nodeTaintsPolicy", str(InclusionPolicy.HONOR)), ("maxSkew", one.max_skew))
+        if (one.honor if field == "nodeTaintsPolicy" else value is not None)
+    ]
+    kind = workload.kind.partition(".")[0].lower()
+    resource = kind if BUILT_IN.get(workload.kind) == group else f"{kind}.{group}"
+    names = (shlex.quote(one) for one in (workload.namespace, resource, workload.name))
+    return "kubectl -n {} patch {} {} --type=json -p {}".format(
+        *names, shlex.quote(json.dumps(patch, separators=(",", ":")))
     )

@@ -10,7 +10,7 @@ Example: 4, 4 and 4 pods, maxSkew 1, the third zone is silent. At first its pods
 may take one (4 + 1 <= 1 + 4); but that replaces a pod that was deleted (4 + 1 > 1 + 3). So 8 of 12 are left.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Final, NamedTuple
 
 from rebalancer.model.facts import Fact
@@ -25,7 +25,7 @@ from rebalancer.resilience.sizes import SIZES, Sizes
 from rebalancer.resilience.takers import Takers
 from rebalancer.scheduling.preemption import has_lower_pods
 
-__all__ = ["Bounds", "DependsOnPods", "PreemptionDecides", "find_bounds"]
+__all__ = ["Bounds", "DependsOnPods", "PreemptionDecides", "find_bounds", "find_guarantees"]
 
 _LIMITS: Final = SearchLimits()
 
@@ -48,6 +48,19 @@ class Bounds(NamedTuple):
     guaranteed: int
     possible: int
     unknown: Fact | None = None
+
+
+def find_guarantees(loss: Loss, only: Collection[int] | None = None) -> Sequence[int]:
+    """Return how many pods of each service are guaranteed: what `find_bounds` does, without what is possible.
+
+    With `only` those of other services are what is trivial, unless pods may preempt others: then all bounds depend on
+    each other.
+    """
+    competition = Competition(loss)
+    if _may_preempt(competition):
+        return [found.guaranteed for found in find_bounds(loss)]
+    chosen = range(len(loss.services)) if only is None else only
+    return [found.guaranteed for found in _bound_all(competition, _LIMITS.solve_work, SIZES, only=chosen)]
 
 
 def find_bounds(
@@ -83,29 +96,41 @@ def _bound_preempting(
     return found if obstacle is None else Bounds(service.bound, found.possible, obstacle)
 
 
-def _bound_all(competition: Competition, work: int, sizes: Sizes, asked: Asked | None = None) -> Sequence[Bounds]:
+def _bound_all(
+    competition: Competition,
+    work: int,
+    sizes: Sizes,
+    asked: Asked | None = None,
+    only: Collection[int] | None = None,
+) -> Sequence[Bounds]:
+    """Return the bounds of each service: of those that are not asked for by sums alone.
+
+    With `only` just these are bounded, and their `possible` by sums alone.
+    """
     if not competition.active:
         return [Bounds(service.bound, service.bound, service.unknown) for service in competition.services]
     takers = Takers(competition, sizes)
     programs = Programs(competition, takers, work)
     return [
-        _bound(number, service, takers, programs if asked is None or asked(service) else None)
+        _bound(number, service, takers, programs if asked is None or asked(service) else None, fewest=only is not None)
+        if only is None or number in only
+        else Bounds(service.bound, service.bound + service.pending, service.unknown)
         for number, service in enumerate(competition.services)
     ]
 
 
-def _bound(number: int, service: Service, takers: Takers, programs: Programs | None) -> Bounds:
-    """Return the bounds of a service, without programs by sums alone."""
+def _bound(number: int, service: Service, takers: Takers, programs: Programs | None, *, fewest: bool) -> Bounds:
+    """Return the bounds of a service, without programs by sums alone; `fewest`: none for the most."""
     if not service.pending:
         return Bounds(service.bound, service.bound, service.unknown)
     competition, most = takers.competition, takers.most[number].total
     unknown = competition.unknown[number]
     if unknown is not None:
-        most = most if programs is None else programs.find_most(number, most)
+        most = most if fewest or programs is None else programs.find_most(number, most)
         return Bounds(service.bound, service.bound + most, unknown)
     least = find_least(number, competition, takers) if takers.alone[number] else 0
     if least < most and programs is not None:
-        most = programs.find_most(number, most)
+        most = most if fewest else programs.find_most(number, most)
         least, unknown = programs.find_fewest(number, least, most)
     return Bounds(service.bound + least, service.bound + most, unknown)
 

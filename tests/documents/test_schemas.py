@@ -35,6 +35,7 @@ from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Share
 from rebalancer.ports import PLAN_KEY, STATUS_KEY
+from rebalancer.resilience.changes import find_all_changes
 from rebalancer.resilience.comparison import find_effect
 from rebalancer.resilience.rows import find_resilience
 from rebalancer.scheduling.predict import predict
@@ -88,8 +89,9 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
     yield "check", text(check_document([check_monitoring(served=False), check_server(snapshot.version)]))
     yield "plan", text(plan_document(made, snapshot, effect=find_effect(view, made.fates)))
     yield "map", text(map_document(evaluation, NO_MEMORY))
-    losses = find_resilience(view, [ZONE, HOSTNAME], Phase, lambda _: True)
-    lost = resilience_document([ZONE, HOSTNAME], 3, losses, existing=100)
+    losses = [*find_resilience(view, [ZONE, HOSTNAME], Phase, lambda _: True)]
+    changes, left = find_all_changes(view, [ZONE, HOSTNAME], tuple(Phase), losses, named=False)
+    lost = resilience_document([ZONE, HOSTNAME], 3, losses, 100, changes, left, view.nodes.by_name)
     yield "resilience", text(lost)
     yield "report", text(full_report(view, assessment, made, RULES, lost=lost))
     wish = SuggestionRequest(share=Share.of("<1/3"), size=6, zones=(2, 2, 2), key=HOSTNAME, group_size=2)

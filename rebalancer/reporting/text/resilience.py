@@ -4,11 +4,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 from rebalancer.documents.resilience import (
+    AddedNodes,
     ChangedLossEntry,
+    ChangeThatHolds,
+    ConstraintChange,
     DomainLoss,
     LossesChanged,
     RemainingWorkload,
     ResilienceDocument,
+    WorkloadChanges,
 )
 from rebalancer.model.words import name_list, plural, short_key
 from rebalancer.reporting.resilience import then_text
@@ -60,6 +64,8 @@ def resilience_lines(
         cut = shown[:most]
         lines += ["", *layout.table(_COLUMNS, [_cells(row) for row in cut])]
         lines += [more_text(len(shown) - len(cut))] if len(cut) < len(shown) else []
+    changes = [*_changes_text(document, most)]
+    lines += ["", *[line for text in changes for line in layout.wrap(text, hang="  ")]] if changes else []
     return lines
 
 
@@ -157,3 +163,54 @@ def unlisted_loss_lines(changed: LossesChanged | None) -> Iterator[str]:
 
 def _change(before: int, after: int) -> str:
     return str(after) if before == after else f"{before} -> {after}"
+
+
+def _changes_text(document: ResilienceDocument, most: int | None) -> Iterator[str]:
+    """Yield what makes workloads whole; a command is broken where a shell goes on, before the patch, which is long."""
+    shown = document.changes[:most]
+    for found in shown:
+        name = f"{found.namespace}/{found.workload.name}"
+        for change in found.changes:
+            yield f"{name} holds with {_change_text(change)}{':' if change.command else '.'}"
+            if change.command:
+                words, flag, patch = change.command.partition(" -p ")
+                yield f"{words}{flag}\\".replace(" ", "\xa0")
+                yield f"\xa0\xa0{patch}"
+        if not (found.changes and found.complete):
+            yield f"{name}: {_none_text(found)}"
+    if any(change.command for found in shown for change in found.changes):
+        yield "A patch starts a rollout, which places all pods anew: run this command again after it."
+    left = len(document.changes) - len(shown) + document.changes_not_computed
+    if left:
+        yield f"Changes of {plural(left, 'more workload')} were not searched for, or not shown: name one of them."
+
+
+def _none_text(found: WorkloadChanges) -> str:
+    if not found.complete:
+        return "the search for changes ended before all were tried."
+    return (
+        "no change of these holds: nodeTaintsPolicy: Honor, a larger maxSkew, up to 10 nodes like those that exist, "
+        "or two of these."
+    )
+
+
+def _change_text(change: ChangeThatHolds) -> str:
+    over: dict[str, list[str]] = {}
+    for one in change.constraints:
+        over.setdefault(_fields_text(one), []).append(short_key(one.topology_key))
+    parts = [
+        f"{fields} on its constraint{'' if len(keys) == 1 else 's'} over {' and '.join(keys)}"
+        for fields, keys in over.items()
+    ]
+    return " and ".join([*parts, *map(_nodes_text, change.nodes)])
+
+
+def _fields_text(changed: ConstraintChange) -> str:
+    fields = [f"nodeTaintsPolicy: {changed.node_taints_policy}"] if changed.node_taints_policy else []
+    fields += [f"maxSkew {changed.max_skew}"] if changed.max_skew else []
+    return " and ".join(fields)
+
+
+def _nodes_text(added: AddedNodes) -> str:
+    where = " and ".join(f"{short_key(key)} {value}" for key, value in added.domains.items())
+    return f"{plural(added.number, 'node')} more like {added.like}{f' in {where}' if where else ''}"

@@ -1,0 +1,48 @@
+"""Changes in the text of `rebalancer resilience`."""
+
+from rebalancer.documents.resilience import resilience_document
+from rebalancer.model.loss_phase import Phase
+from rebalancer.model.moves import Reference
+from rebalancer.model.nodes import ZONE
+from rebalancer.reporting.text.resilience import resilience_text
+from rebalancer.resilience.changed import Change, ChangedConstraint, MoreNodes
+from rebalancer.resilience.changes import Changes
+from rebalancer.resilience.rows import LostDomain
+from tests.build import a_cluster
+
+LOSSES = [LostDomain(key=ZONE, value="a", phase=Phase.GONE, nodes=1, rows=())]
+
+
+def changes_text(*changes: Change, complete: bool = True, left: int = 0) -> str:
+    """Return what is below the sentence for all."""
+    found = Changes(workload=Reference("shop", "Deployment", "web"), group="apps", changes=changes, complete=complete)
+    nodes = {one.name: one for one in a_cluster("ab").snapshot().nodes}
+    document = resilience_document([ZONE], 1, LOSSES, 1, [found], left, nodes)
+    return resilience_text(document).partition("\n\n")[2]
+
+
+def test_nodes_are_added_beside_constraints() -> None:
+    """Each part is named; the command is of the constraints alone, on lines of its own."""
+    constraint = ChangedConstraint(index=0, key=ZONE, max_skew=2)
+    nodes = (MoreNodes(number=1, like="a-1"), MoreNodes(number=2, like="b-1"))
+    assert changes_text(Change(constraints=(constraint,), nodes=nodes)) == (
+        "shop/web holds with maxSkew 2 on its constraint over zone and 1 node more like a-1 in zone a and 2 nodes more "
+        "like b-1 in zone b:\n"
+        "kubectl -n shop patch deployment web --type=json -p \\\n"
+        '  \'[{"op":"add","path":"/spec/template/spec/topologySpreadConstraints/0/maxSkew","value":2}]\'\n'
+        "A patch starts a rollout, which places all pods anew: run this command again after it.\n"
+    )
+
+
+def test_nodes_alone_need_no_command() -> None:
+    text = changes_text(Change(nodes=(MoreNodes(number=2, like="a-1"),)))
+    assert text == "shop/web holds with 2 nodes more like a-1 in zone a.\n"
+
+
+def test_what_was_not_tried_is_said() -> None:
+    """A search that ended, and workloads that none was made for."""
+    assert changes_text(complete=False, left=3) == (
+        "shop/web: the search for changes ended before all were tried.\n"
+        "Changes of 3 more workloads were not searched for, or not shown: name one of them.\n"
+    )
+    assert changes_text().startswith("shop/web: no change of these holds: nodeTaintsPolicy: Honor, a larger maxSkew, ")
