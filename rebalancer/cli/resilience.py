@@ -53,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
     if args.workload is not None:
         chosen = frozenset({_find_workload(args.workload, options.namespace, view)})
     phases = [Phase(args.phase)] if args.phase else list(Phase)
-    document = lose_domains(view, args.key or [ZONE], chosen, phases, named=args.workload is not None)
+    planned = frozenset(eviction.workload for eviction in cluster.evaluation.plan.fates.evictions)
+    document = lose_domains(view, args.key or [ZONE], chosen, phases, named=args.workload is not None, planned=planned)
     write_losses(document, cluster, options, wide=args.workload is not None)
     return Exit.FINE
 
@@ -65,6 +66,7 @@ def lose_domains(
     phases: Sequence[Phase] = tuple(Phase),
     *,
     named: bool | None = None,
+    planned: Collection[Reference] = (),
 ) -> ResilienceDocument:
     """Return what is left of the chosen workloads, None for all, when each domain of these keys is lost.
 
@@ -75,7 +77,7 @@ def lose_domains(
     losses = [*find_resilience(view, keys, phases, looked_at.__contains__)]
     changes, left = find_all_changes(view, keys, phases, losses, named=named) if named is not None else ((), 0)
     existing = sum(len(view.nodes.groups(key)) for key in keys)
-    return resilience_document(keys, len(looked_at), losses, existing, changes, left, view.nodes.by_name)
+    return resilience_document(keys, len(looked_at), losses, existing, changes, left, view.nodes.by_name, planned)
 
 
 def write_losses(

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from rebalancer.documents.document import API_VERSION, CamelCaseStruct, Number, Text, WorkloadName, workload_name
@@ -116,6 +116,7 @@ class ResilienceDocument(CamelCaseStruct, frozen=True, kw_only=True):
     `notComputed` is how many are left out. No new nodes, no evictions of ours, and pods on a node become Ready.
     `changes` has the workloads that are not whole after a loss, the worst first; without a name in the command at most
     10, in large clusters none: of `changesNotComputed` workloads they were not found, as the search had to end.
+    `planned` counts those workloads that are not whole after a loss of which a repair moves pods.
     """
 
     api_version: str = API_VERSION
@@ -126,6 +127,7 @@ class ResilienceDocument(CamelCaseStruct, frozen=True, kw_only=True):
     domains: tuple[DomainLoss, ...]
     changes: tuple[WorkloadChanges, ...] = ()
     changes_not_computed: Number = 0
+    planned: Number = 0
 
 
 def resilience_document(
@@ -136,8 +138,14 @@ def resilience_document(
     changes: Iterable[Changes] = (),
     not_searched: int = 0,
     nodes: Mapping[str, Node] | None = None,
+    planned: Collection[Reference] = (),
 ) -> ResilienceDocument:
-    """Convert what was found; `existing` is how many domains the keys have, `nodes` are those of the cluster."""
+    """Convert what was found; `existing` is how many domains the keys have, `nodes` are those of the cluster.
+
+    `planned` are workloads of which a repair moves pods.
+    """
+    losses = tuple(losses)
+    at_risk = {row.workload for loss in losses for row in loss.rows if row.verdict is not Verdict.YES}
     domains = tuple(_domain_loss(loss) for loss in losses)
     return ResilienceDocument(
         topology_keys=tuple(keys),
@@ -146,6 +154,7 @@ def resilience_document(
         domains=domains,
         changes=tuple(_workload_changes(one, keys, nodes or {}) for one in changes),
         changes_not_computed=not_searched,
+        planned=len(at_risk.intersection(planned)),
     )
 
 

@@ -50,7 +50,8 @@ class StaysTerminating(Fact):
     def __str__(self) -> str:
         return (
             f"a StatefulSet does not replace pods that are terminating: its {plural(self.pods, 'lost pod')} "
-            f"{'stays' if self.pods == 1 else 'stay'} so until the Node objects are deleted"
+            f"{'stays' if self.pods == 1 else 'stay'} so until their Node objects are deleted "
+            "(kubectl delete node, once these are off for certain)"
         )
 
 
@@ -67,7 +68,7 @@ class ClosedBySpread(Fact):
     def __str__(self) -> str:
         more = ", ".join(f"{domain} {number}" for domain, number in self.others)
         emptiest = f"{'the lost ' if self.lost else ''}{self.least} {self.held}"
-        way = " (nodeTaintsPolicy: Honor would not count it)" if self.lost else ""
+        way = " (with nodeTaintsPolicy: Honor it does not count)" if self.lost else ""
         return f"maxSkew {self.max_skew} over {short_key(self.key)}: {more}, {emptiest}{way}"
 
 

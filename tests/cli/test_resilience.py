@@ -29,7 +29,7 @@ def test_json_and_yaml_are_one_document(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_report_and_simulate_print_the_same_rows(capsys: pytest.CaptureFixture[str]) -> None:
-    """What is left after a loss has one answer, in words and in JSON; which changes help only `resilience` looks for."""
+    """What is left after a loss has one answer, in words and in JSON; changes are looked for by `resilience` alone."""
     commands = (("resilience",), ("report", "--failures"), ("simulate", "--each", ZONE))
     texts, documents = [], []
     for command in commands:
@@ -39,10 +39,10 @@ def test_report_and_simulate_print_the_same_rows(capsys: pytest.CaptureFixture[s
         documents.append(json.loads(capsys.readouterr().out))
     own, report, simulated = texts
     assert own.startswith(simulated)
-    assert "holds with nodeTaintsPolicy: Honor" in own.removeprefix(simulated)
+    assert "comes back whole with nodeTaintsPolicy: Honor" in own.removeprefix(simulated)
     assert report.endswith(f"\n\nIF LOST\n{simulated}")
     assert documents[0]["changes"]
-    assert {**documents[0], "changes": []} == documents[2] == documents[1]["resilience"]
+    assert {**documents[0], "changes": [], "planned": 0} == documents[2] == documents[1]["resilience"]
 
 
 def test_a_report_has_the_losses_of_the_keys_and_workloads_that_are_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -77,8 +77,8 @@ def test_a_majority_that_a_loss_takes_for_a_time_is_said(capsys: pytest.CaptureF
     """Also of workloads that come back whole, which the table leaves out."""
     assert main(["resilience", *READ, "--phase", "gone"]) == 0
     assert capsys.readouterr().out == (
-        "Whichever zone is lost: once they are deleted 4 of 4 workloads come back whole for certain.\n"
-        "At once, 4 of 4 workloads have no majority of their pods after the worst loss: shop/cart (Deployment), "
+        "If any one zone were lost: once its Node objects are deleted, of 4 workloads 4 come back whole for certain.\n"
+        "Right after the worst loss 4 of 4 workloads have no majority of their pods: shop/cart (Deployment), "
         "shop/db (StatefulSet), shop/search (Deployment), shop/web (Deployment).\n"
     )
     assert main(["resilience", *READ, "--key", HOSTNAME]) == 0

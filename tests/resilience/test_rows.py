@@ -41,7 +41,7 @@ def said(row: Remaining) -> tuple[int, int, int, str, str]:
 def test_a_silent_zone_closes_the_others_and_a_deleted_one_does_not() -> None:
     """The example of `bounds`: its pods count until they are deleted, the empty zone after that."""
     snapshot = even(1)
-    reason = "maxSkew 1 over zone: a 4, b 4, the lost c 0 (nodeTaintsPolicy: Honor would not count it)"
+    reason = "maxSkew 1 over zone: a 4, b 4, the lost c 0 (with nodeTaintsPolicy: Honor it does not count)"
     assert said(left(snapshot, "c", Phase.SILENT)) == (8, 8, 8, "no", reason)
     assert said(left(snapshot, "c", Phase.GONE)) == (8, 12, 12, "yes", "")
 

@@ -18,15 +18,26 @@ from rebalancer.model.words import name_list, plural, short_key
 from rebalancer.reporting.resilience import then_text
 from rebalancer.reporting.text.layout import PLAIN, TextLayout, join_lines, more_text
 
-_COLUMNS: Final = ("SERVICE", "IF LOST", "AT ONCE", "THEN", "WHY")
+_COLUMNS: Final = ("SERVICE", "IF LOST", "LEFT AT ONCE", "LEFT THEN", "WHY NOT ALL")
 
-_WHILE: Final = {"silent": "while its nodes are silent", "gone": "once they are deleted"}
+_LEGEND: Final = (
+    "LEFT AT ONCE: Ready on other nodes. LEFT THEN: once nothing moves any more, at least and at most; between these "
+    "the order of deletions and placements decides."
+)
+
+_MOST_OTHERS: Final = 2
+"""So many further domains are named whose loss a workload does not survive whole either."""
+
+_WHILE: Final = {"silent": "while its nodes are silent", "gone": "once its Node objects are deleted"}
 """What the phases are called in a sentence."""
 
 
 class _Row(NamedTuple):
+    """A loss of a workload; `others` are further domains of its key after whose loss it is not whole either."""
+
     loss: DomainLoss
     left: RemainingWorkload
+    others: tuple[str, ...] = ()
 
     @property
     def is_whole(self) -> bool:
@@ -58,12 +69,13 @@ def resilience_lines(
 ) -> list[str]:
     """Return the sentences and the table."""
     rows = [_Row(loss, left) for loss in document.domains for left in loss.workloads]
-    shown = sorted(rows, key=_order) if wide else sorted(_find_worst(rows), key=_order)
+    shown = sorted(rows if wide else _find_worst(rows), key=_order)
     lines = [line for text in _summary(document, rows) for line in layout.wrap(text)]
     if shown:
         cut = shown[:most]
         lines += ["", *layout.table(_COLUMNS, [_cells(row) for row in cut])]
         lines += [more_text(len(shown) - len(cut))] if len(cut) < len(shown) else []
+        lines += layout.wrap(_LEGEND)
     changes = [*_changes_text(document, most)]
     lines += ["", *[line for text in changes for line in layout.wrap(text, hang="  ")]] if changes else []
     return lines
@@ -75,12 +87,14 @@ def _order(row: _Row) -> tuple[object, ...]:
 
 def _find_worst(rows: Sequence[_Row]) -> Iterator[_Row]:
     """Yield the worst loss of each workload that is not whole after one."""
-    worst: dict[tuple[str, str, str], _Row] = {}
+    by_name: dict[tuple[str, str, str], list[_Row]] = {}
     for row in rows:
-        name = row.left.namespace, row.left.workload.kind, row.left.workload.name
-        if not row.is_whole and (name not in worst or row.badness < worst[name].badness):
-            worst[name] = row
-    yield from worst.values()
+        if not row.is_whole:
+            by_name.setdefault((row.left.namespace, row.left.workload.kind, row.left.workload.name), []).append(row)
+    for own in by_name.values():
+        worst = min(own, key=lambda row: row.badness)
+        others = {row.loss.value for row in own if row.loss.key == worst.loss.key} - {worst.loss.value}
+        yield worst._replace(others=tuple(sorted(others)))
 
 
 def _summary(document: ResilienceDocument, rows: Sequence[_Row]) -> Iterator[str]:
@@ -90,7 +104,7 @@ def _summary(document: ResilienceDocument, rows: Sequence[_Row]) -> Iterator[str
         return
     phases = dict.fromkeys(loss.phase for loss in document.domains)
     parts = [_phase_text(phase, [row for row in rows if row.loss.phase == phase], document) for phase in phases]
-    yield f"Whichever {keys} is lost: {'; '.join(parts)}."
+    yield f"If any one {keys} were lost: {'; '.join(parts)}."
     yield from _find_minorities(rows, document)
     if document.not_computed:
         yield f"{plural(document.not_computed, 'domain')} more with fewer pods: their loss was not computed."
@@ -102,8 +116,8 @@ def _find_minorities(rows: Sequence[_Row], document: ResilienceDocument) -> Iter
     if names:
         have = "has" if document.workloads == 1 else "have"
         yield (
-            f"At once, {len(names)} of {plural(document.workloads, 'workload')} {have} no majority of their pods after "
-            f"the worst loss: {name_list(names)}."
+            f"Right after the worst loss {len(names)} of {plural(document.workloads, 'workload')} {have} no majority "
+            f"of their pods: {name_list(names)}."
         )
 
 
@@ -111,23 +125,31 @@ def _phase_text(phase: str, rows: Sequence[_Row], document: ResilienceDocument) 
     """Say of how many workloads all pods come back in a phase, and of how many not or perhaps."""
     at_risk = {(row.left.namespace, row.left.workload) for row in rows if not row.is_whole}
     never = {(row.left.namespace, row.left.workload) for row in rows if row.left.verdict == "no"}
-    whole = document.workloads - len(at_risk)
-    come = "comes" if document.workloads == 1 else "come"
-    said = [f"{whole} of {plural(document.workloads, 'workload')} {come} back whole for certain"]
-    said += [f"{len(never)} cannot"] if never else []
-    said += [f"of {len(at_risk) - len(never)} the order of placements decides"] if len(at_risk) > len(never) else []
-    return f"{_WHILE[phase]} {', '.join(said)}"
+    numbers = {
+        "cannot come back whole": len(never),
+        "may come back whole, as the order of placements has it": len(at_risk) - len(never),
+        f"{'comes' if document.workloads == 1 else 'come'} back whole for certain": document.workloads - len(at_risk),
+    }
+    said = [f"{number} {words}" for words, number in numbers.items() if number]
+    return f"{_WHILE[phase]}, of {plural(document.workloads, 'workload')} {', '.join(said) or 'none is there'}"
 
 
 def _cells(row: _Row) -> Sequence[str]:
     left = row.left
     return (
         _name(left),
-        f"{short_key(row.loss.key)} {row.loss.value}, {row.loss.phase}",
+        f"{short_key(row.loss.key)} {row.loss.value}{_others_text(row.others)}, {row.loss.phase}",
         f"{left.now} of {left.wanted}",
-        then_text(left.guaranteed, left.possible),
+        f"{then_text(left.guaranteed, left.possible)} of {left.wanted}",
         left.reason or "all come back",
     )
+
+
+def _others_text(others: Sequence[str]) -> str:
+    if not others:
+        return ""
+    more = len(others) - _MOST_OTHERS
+    return f" (also {', '.join(others[:_MOST_OTHERS])}{f' and {more} more' if more > 0 else ''})"
 
 
 def _name(left: RemainingWorkload) -> str:
@@ -170,8 +192,9 @@ def _changes_text(document: ResilienceDocument, most: int | None) -> Iterator[st
     shown = document.changes[:most]
     for found in shown:
         name = f"{found.namespace}/{found.workload.name}"
-        for change in found.changes:
-            yield f"{name} holds with {_change_text(change)}{':' if change.command else '.'}"
+        for number, change in enumerate(found.changes):
+            with_ = "or with" if number else f"{name} comes back whole with"
+            yield f"{with_} {_change_text(change)}{':' if change.command else '.'}"
             if change.command:
                 words, flag, patch = change.command.partition(" -p ")
                 yield f"{words}{flag}\\".replace(" ", "\xa0")
@@ -179,7 +202,15 @@ def _changes_text(document: ResilienceDocument, most: int | None) -> Iterator[st
         if not (found.changes and found.complete):
             yield f"{name}: {_none_text(found)}"
     if any(change.command for found in shown for change in found.changes):
-        yield "A patch starts a rollout, which places all pods anew: run this command again after it."
+        yield (
+            "One change of a service is enough. With a larger maxSkew its pods may stand so unevenly from then on. "
+            "A patch starts a rollout, which places all pods anew: run this command again after it."
+        )
+    if document.planned:
+        yield (
+            f"Pods of {document.planned} of the services above are to be moved by a repair: rebalancer plan says what "
+            "that changes here."
+        )
     left = len(document.changes) - len(shown) + document.changes_not_computed
     if left:
         yield f"Changes of {plural(left, 'more workload')} were not searched for, or not shown: name one of them."
@@ -189,8 +220,8 @@ def _none_text(found: WorkloadChanges) -> str:
     if not found.complete:
         return "the search for changes ended before all were tried."
     return (
-        "no change of these holds: nodeTaintsPolicy: Honor, a larger maxSkew, up to 10 nodes like those that exist, "
-        "or two of these."
+        "none of these changes makes it whole: nodeTaintsPolicy: Honor, a larger maxSkew, up to 10 nodes like those "
+        "that exist, or two kinds together."
     )
 
 

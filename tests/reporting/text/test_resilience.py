@@ -26,17 +26,18 @@ def test_nodes_are_added_beside_constraints() -> None:
     constraint = ChangedConstraint(index=0, key=ZONE, max_skew=2)
     nodes = (MoreNodes(number=1, like="a-1"), MoreNodes(number=2, like="b-1"))
     assert changes_text(Change(constraints=(constraint,), nodes=nodes)) == (
-        "shop/web holds with maxSkew 2 on its constraint over zone and 1 node more like a-1 in zone a and 2 nodes more "
-        "like b-1 in zone b:\n"
+        "shop/web comes back whole with maxSkew 2 on its constraint over zone and 1 node more like a-1 in zone a "
+        "and 2 nodes more like b-1 in zone b:\n"
         "kubectl -n shop patch deployment web --type=json -p \\\n"
         '  \'[{"op":"add","path":"/spec/template/spec/topologySpreadConstraints/0/maxSkew","value":2}]\'\n'
-        "A patch starts a rollout, which places all pods anew: run this command again after it.\n"
+        "One change of a service is enough. With a larger maxSkew its pods may stand so unevenly from then on. A patch "
+        "starts a rollout, which places all pods anew: run this command again after it.\n"
     )
 
 
 def test_nodes_alone_need_no_command() -> None:
     text = changes_text(Change(nodes=(MoreNodes(number=2, like="a-1"),)))
-    assert text == "shop/web holds with 2 nodes more like a-1 in zone a.\n"
+    assert text == "shop/web comes back whole with 2 nodes more like a-1 in zone a.\n"
 
 
 def test_what_was_not_tried_is_said() -> None:
@@ -45,4 +46,6 @@ def test_what_was_not_tried_is_said() -> None:
         "shop/web: the search for changes ended before all were tried.\n"
         "Changes of 3 more workloads were not searched for, or not shown: name one of them.\n"
     )
-    assert changes_text().startswith("shop/web: no change of these holds: nodeTaintsPolicy: Honor, a larger maxSkew, ")
+    assert changes_text().startswith(
+        "shop/web: none of these changes makes it whole: nodeTaintsPolicy: Honor, a larger maxSkew, "
+    )
