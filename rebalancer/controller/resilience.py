@@ -2,7 +2,8 @@
 
 A thread waits for the next time, writes the last cycle's cluster to a new process, and tells the loop what it answers.
 The process takes a core for as long as some cycles of a large cluster: so one begins no sooner than a minute after the
-last one, and not before ten times as long as that took. Nothing of it decides anything about an eviction.
+last one, sooner where nodes have changed, and not before ten times as long as that took. Nothing of it decides
+anything about an eviction.
 """
 
 import pickle
@@ -10,7 +11,7 @@ import subprocess
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 import structlog
@@ -27,6 +28,9 @@ FIRST_SECONDS: Final = 30.0
 
 SECONDS: Final = 60.0
 """From the beginning of one computation to the next at least."""
+
+_SOON: Final = 5.0
+"""The same where nodes have come, gone or changed to Ready or not: what was computed is of another cluster then."""
 
 _SHARE: Final = 10
 """Of so many seconds at most one is computed."""
@@ -60,6 +64,8 @@ class ResilienceWorker:
         self._clocks = clocks
         self._compute = compute
         self._due: float | None = None
+        self._soonest = 0.0
+        self._nodes: Mapping[str, bool] = {}
         self._last: Callable[[], Assessment | None] = lambda: None
         self._report = NOTHING_COMPUTED
         self._ending = threading.Event()
@@ -81,14 +87,18 @@ class ResilienceWorker:
         state = self._get_state()
         cycle = state.cycle if state.leadership.leads else None
         if cycle is None:  # the loop has dropped the report of a term that is over
-            self._due, self._report, self._last = None, NOTHING_COMPUTED, lambda: None
+            self._due, self._nodes, self._report, self._last = None, {}, NOTHING_COMPUTED, lambda: None
             return
         now = self._clocks.monotonic()
         if self._due is None:
             self._due = now + FIRST_SECONDS
-        if now >= self._due and not cycle.context.stale and self._last() is not cycle.assessment:
+        nodes = {node.name: node.ready for node in cycle.snapshot.nodes}
+        due = self._soonest if self._nodes and nodes != self._nodes else self._due
+        if now >= due and not cycle.context.stale and self._last() is not cycle.assessment:
+            self._nodes = nodes
             self._work(cycle)
-            self._due = now + max(SECONDS, _SHARE * (self._clocks.monotonic() - now))
+            rest = _SHARE * (self._clocks.monotonic() - now)
+            self._due, self._soonest = now + max(SECONDS, rest), now + max(_SOON, rest)
 
     def _work(self, cycle: Cycle) -> None:
         # An assessment is made anew whenever something differs; a reference would keep all of its pods.

@@ -23,10 +23,10 @@ def _name_keys(status: ResilienceStatus) -> str:
 def resilience_sentences(status: ResilienceStatus, now: datetime) -> Iterator[str]:
     """Yield what holds of all workloads, what is not known, and why."""
     if status.as_of is not None:
-        keeps = "keeps" if status.workloads == 1 else "keep"
         yield (
-            f"{status.holding} of {plural(status.workloads, 'workload')} {keeps} for certain what is required, "
-            f"whichever {_name_keys(status)} is lost; computed {ago(status.as_of, now)}."
+            f"As of {status.as_of:%Y-%m-%d %H:%M:%SZ} ({ago(status.as_of, now)}) {status.holding} of "
+            f"{plural(status.workloads, 'workload')} would keep for certain what is required, whichever "
+            f"{_name_keys(status)} were lost."
         )
     if status.not_computed:
         yield f"Not computed yet: {plural(status.not_computed, 'workload')}."

@@ -6,7 +6,7 @@ their domains with them, and StatefulSets replace their pods, too. Neither happe
 by one, and pods that wait are placed meanwhile.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -95,12 +95,14 @@ def lose(view: View, nodes: frozenset[str], phase: Phase) -> Loss:
 
 
 def _find_services(view: View, nodes: Collection[str], phase: Phase) -> Iterator[Service]:
-    served, unready = set[str](), {node.name for node in view.snapshot.nodes if not node.ready} - set(nodes)
+    served = set[str]()
+    # A pod of a Node object that is gone runs nowhere, and is deleted and replaced in a moment.
+    left = {node.name: node.ready for node in view.snapshot.nodes if node.name not in nodes}
     for member in (*members(view), *controllers_without_pods(view)):
         owner = member.owner
         if owner is not None and (owner.kind in REPLACING_KINDS or owner.is_foreign):
             served.add(owner.uid)
-            yield _make_service(member, owner, nodes, unready, phase, view.snapshot.taken_at)
+            yield _make_service(member, owner, nodes, left, phase, view.snapshot.taken_at)
     yield from _find_competitors(view, nodes, served)
 
 
@@ -108,13 +110,15 @@ def _make_service(
     member: PodController,
     owner: Workload,
     nodes: Collection[str],
-    unready: Collection[str],
+    left: Mapping[str, bool],
     phase: Phase,
     now: datetime,
 ) -> Service:
+    """Return the pods of one owner in a loss; `left` says which nodes remain, and which of these are Ready."""
     lost = tuple(pod for pod in member.pods if pod.node in nodes)
-    outside = [pod for pod in member.pods if pod.node is not None and pod.node not in nodes]
-    doubtful = sum(pod.node in unready for pod in outside)
+    outside = [pod for pod in member.pods if pod.node in left]
+    on_ready = [pod for pod in outside if pod.node is not None and left[pod.node]]
+    doubtful = len(outside) - len(on_ready)
     missing = max(0, owner.replicas - len(outside) + doubtful)
     waiting = max(0, missing - len(lost))
     keeps = owner.kind == "StatefulSet" or owner.keeps_pods
@@ -132,7 +136,7 @@ def _make_service(
         sample=sample,
         unknown=unknown,
         wanted=owner.replicas,
-        now=sum(pod.ready for pod in outside),
+        now=sum(pod.ready for pod in on_ready),
         bound=len(outside) - doubtful,
         lost=lost,
         pending=min(missing, waiting + replaced),

@@ -12,6 +12,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.resilience.rows import LostDomain, Remaining, find_resilience
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import ClusterBuilder
+from tests.build import with_node
 
 
 def even(skew: int, *, cpu: int = 100) -> Snapshot:
@@ -126,3 +127,19 @@ def test_of_many_domains_those_with_most_pods_are_lost(monkeypatch: pytest.Monke
     builder.zones("abc", 1)
     builder.deployment("web", on={"c-1": 2, "b-1": 1, "a-1": 3})
     assert [one.value for one in losses(builder.snapshot()) if one.phase is Phase.GONE] == ["a", "c"]
+
+
+def test_pods_of_a_node_object_that_is_gone_are_not_left_anywhere() -> None:
+    """For some moments they are there, until the garbage collector has found them; then they are replaced."""
+    snapshot = even(1)
+    snapshot = replace(snapshot, nodes=tuple(node for node in snapshot.nodes if node.name != "b-1"))
+    row = left(snapshot, "c", Phase.GONE)
+    assert (row.now, row.wanted, row.guaranteed) == (6, 12, 12)
+
+
+def test_pods_of_a_node_that_is_not_ready_are_not_left_at_once() -> None:
+    """Whatever their own condition still says."""
+    snapshot = with_node(even(1), "b-1", ready=False)
+    row = left(snapshot, "c", Phase.GONE)
+    assert (row.now, row.wanted) == (6, 12)
+    assert str(row.reason) == "2 pods are on other nodes that are not Ready"
