@@ -184,7 +184,7 @@ def _find_said(before: LoopState, event: LoopEvent, after: LoopState) -> Iterato
         case PreventionReported():
             yield from find_prevention(before.reported.prevention, event.report)
         case ResilienceReported():
-            yield from find_resilience_changes(before.reported.resilience, event.report)
+            yield from find_resilience_changes(before.reported.resilience, after.reported.resilience)
         case _:
             pass
 

@@ -133,6 +133,8 @@ def _handle(  # noqa: C901, PLR0912  # one case for each event
         case PreventionReported():
             return replace(state, reported=replace(state.reported, prevention=event.report)), ()
         case ResilienceReported():
+            if not state.leadership.leads or event.term != state.leadership.term:  # of a term that is over
+                return state, ()
             return replace(state, reported=replace(state.reported, resilience=event.report)), ()
         case Stopping():
             following, requests = request_evictions(
@@ -164,7 +166,9 @@ def _handle_leading(state: LoopState, event: Leading, now: datetime) -> LoopStat
         memory=memory,
         queue=replace(state.queue, unsaved=""),
         capacity=CapacityQueue(refused=state.capacity.refused),
-        reported=replace(state.reported, violated=violated, limits=limits, unsettled=unsettled),
+        reported=replace(
+            state.reported, violated=violated, limits=limits, unsettled=unsettled, resilience=NOTHING_COMPUTED
+        ),
         guards=NO_ANSWERS,
         cycle=None,
         before=None,

@@ -12,12 +12,13 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from datetime import datetime
 from typing import Final
 
 import structlog
 
 from rebalancer.assessment.assess import Assessment
-from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import Clocks, LoopEvent, LoopState, ResilienceReported
 from rebalancer.resilience.demands import find_demands
 from rebalancer.resilience.transport import Answer, Question, send_question
@@ -84,45 +85,68 @@ class ResilienceWorker:
 
     def look(self) -> None:
         """Have it computed if that is due, and if the cluster or the policy differs from what was computed last."""
+        now = self._clocks.monotonic()
+        if not self._is_due(now):
+            return
+        try:
+            self._work()
+        finally:  # whatever happens, the next time is not at once
+            rest = _SHARE * (self._clocks.monotonic() - now)
+            self._due, self._soonest = now + max(SECONDS, rest), now + max(_SOON, rest)
+
+    def _is_due(self, now: float) -> bool:
         state = self._get_state()
         cycle = state.cycle if state.leadership.leads else None
         if cycle is None:  # the loop has dropped the report of a term that is over
             self._due, self._nodes, self._report, self._last = None, {}, NOTHING_COMPUTED, lambda: None
-            return
-        now = self._clocks.monotonic()
+            return False
         if self._due is None:
             self._due = now + FIRST_SECONDS
         nodes = {node.name: node.ready for node in cycle.snapshot.nodes}
         due = self._soonest if self._nodes and nodes != self._nodes else self._due
-        if now >= due and not cycle.context.stale and self._last() is not cycle.assessment:
-            self._nodes = nodes
-            self._work(cycle)
-            rest = _SHARE * (self._clocks.monotonic() - now)
-            self._due, self._soonest = now + max(SECONDS, rest), now + max(_SOON, rest)
+        if now < due or cycle.context.stale or self._last() is cycle.assessment:
+            return False
+        self._nodes = nodes
+        return True
 
-    def _work(self, cycle: Cycle) -> None:
-        # An assessment is made anew whenever something differs; a reference would keep all of its pods.
-        self._last = weakref.ref(cycle.assessment)
-        policy = cycle.evaluation.inputs.policy
-        demands = find_demands(policy, cycle.assessment.pod_groups)
-        if not demands.keys:
-            self._publish(NOTHING_COMPUTED)
+    def _work(self) -> None:
+        asked = self._ask()
+        if asked is None:
             return
-        question = Question(snapshot=cycle.view.snapshot, profile=cycle.view.profile, demands=demands)
-        answer = self._compute(question, self._ending)
+        questions, as_of, term = asked
+        try:
+            answer = self._compute(questions.pop(), self._ending)
+        except (OSError, pickle.PickleError, EOFError) as error:
+            answer = Answer(problem=f"no other process can be asked: {error}")
         if answer.worst is not None:
-            self._publish(ResilienceReport(as_of=cycle.context.now, worst=answer.worst))
+            self._publish(ResilienceReport(as_of=as_of, worst=answer.worst), term)
         elif not self._ending.is_set():
             _log.warning("what a lost domain leaves is not known", why=answer.problem)
-            self._publish(ResilienceReport(as_of=self._report.as_of, worst=self._report.worst, problem=answer.problem))
+            last = self._report
+            self._publish(ResilienceReport(as_of=last.as_of, worst=last.worst, problem=answer.problem), term)
 
-    def _publish(self, report: ResilienceReport) -> None:
+    def _ask(self) -> tuple[list[Question], datetime, int] | None:
+        """Return the question, in a list that is its only holder, the time of its cluster, and the term."""
+        state = self._get_state()
+        cycle = state.cycle
+        if cycle is None:
+            return None
+        # An assessment is made anew whenever something differs; a reference would keep all of its pods.
+        self._last = weakref.ref(cycle.assessment)
+        demands = find_demands(cycle.evaluation.inputs.policy, cycle.assessment.pod_groups)
+        if not demands.keys:
+            self._publish(NOTHING_COMPUTED, state.leadership.term)
+            return None
+        question = Question(snapshot=cycle.view.snapshot, profile=cycle.view.profile, demands=demands)
+        return [question], cycle.context.now, state.leadership.term
+
+    def _publish(self, report: ResilienceReport, term: int) -> None:
         self._report = report
-        self._tell(ResilienceReported(report=report))
+        self._tell(ResilienceReported(report=report, term=term))
 
 
 def compute_elsewhere(question: Question, ending: threading.Event) -> Answer:
-    """Return the answer of a new process, which does not outlive its time or this process's."""
+    """Return the answer of a new process, which is ended after some minutes, or with this process in order."""
     command = [sys.executable, "-m", "rebalancer.resilience"]
     with subprocess.Popen(  # noqa: S603  # this program
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -133,16 +157,19 @@ def compute_elsewhere(question: Question, ending: threading.Event) -> Answer:
         try:
             assert process.stdin is not None
             assert process.stdout is not None
-            with process.stdin as pipe:
+            # One that ends early, as it has too little memory, has said so.
+            with suppress(BrokenPipeError), process.stdin as pipe:
                 send_question(question, pipe)
+            del question  # what waits for an answer holds no cluster
             written = process.stdout.read()
-        except OSError as error:
-            return Answer(problem=f"the process that computes it has ended: {error}")
         finally:
             done.set()
             watch.join()
     if not written:
-        return Answer(problem=f"the process that computes it ended with code {process.returncode}")
+        return Answer(
+            problem=f"the process that computes it ended with code {process.returncode}; where the container's memory "
+            "is nearly used up, give it more"
+        )
     answer: Answer = pickle.loads(written)  # noqa: S301  # from the same program
     return answer
 

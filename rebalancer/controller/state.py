@@ -195,9 +195,10 @@ class PreventionReported:
 
 @dataclass(frozen=True, kw_only=True)
 class ResilienceReported:
-    """What a lost domain leaves was computed, or could not be."""
+    """What a lost domain leaves was computed, or could not be, of a cycle in a term of this process."""
 
     report: ResilienceReport
+    term: int
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,6 @@ import structlog
 from msgspec import structs
 
 from rebalancer.account.numbers import PlanNumbers, add_numbers
-from rebalancer.assessment.controllers import members
 from rebalancer.controller.account import find_account
 from rebalancer.controller.state import InForce, LoopState, find_windows
 from rebalancer.documents.losses import loss_status
@@ -49,6 +48,7 @@ from rebalancer.model.snapshot import OPTIONAL
 from rebalancer.policy import Mode, Policy
 from rebalancer.policy.merging import find_loss_keys
 from rebalancer.ports import MEMORY_KEY, PLAN_KEY, STATUS_BYTES, STATUS_KEY, Document
+from rebalancer.resilience.worst import find_workloads
 from rebalancer.scheduling.view import View
 
 _MOST_EVICTIONS = 200
@@ -170,10 +170,7 @@ def _find_resilience(state: LoopState) -> ResilienceStatus | None:
 
 
 def _find_workloads(view: View) -> frozenset[Reference]:
-    def find() -> frozenset[Reference]:
-        return frozenset(member.reference for member in members(view) if member.owner is not None)
-
-    return view.memo("workloads with resilience", find)
+    return view.memo("workloads with resilience", lambda: find_workloads(view))
 
 
 def _in_flight(moves: Sequence[Move]) -> tuple[MoveEntry, ...]:

@@ -11,7 +11,7 @@ from rebalancer.model.pods import PodSpec
 from rebalancer.scheduling.view import View
 
 DEFAULT_TOLERATIONS: Final = tuple(
-    Toleration(key=f"node.kubernetes.io/{problem}", operator="Exists", effect=TaintEffect.NO_EXECUTE)
+    Toleration(key=f"node.kubernetes.io/{problem}", operator="Exists", effect=TaintEffect.NO_EXECUTE, seconds=300)
     for problem in ("not-ready", "unreachable")
 )
 """Tolerations that the DefaultTolerationSeconds plugin adds."""

@@ -66,7 +66,7 @@ def resilience_status(
         keys=tuple(sorted(keys)),
         as_of=report.as_of,
         workloads=len(known),
-        holding=len(known) - len(worst),
+        holding=len(known - worst.keys()),
         not_computed=sum(workload not in known for workload in workloads),
         domains_left_out=report.worst.left_out,
         problem=report.problem,

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rebalancer.model.loss_phase import Phase
 from rebalancer.model.nodes import ZONE
 from rebalancer.policy.document import Policy
 from rebalancer.policy.groups import Limit, LimitAction, PolicyGroup
@@ -130,6 +131,13 @@ def _adopt_groups(cluster: Policy, namespace: str, groups: Iterable[TeamGroup]) 
                 f"{', '.join(sorted(known)) or 'the keys of resilience in the cluster policy, which has none'}"
             )
             continue
+        phases, lost = group.resilience.phases or (), find_loss_phases(cluster)
+        if not lost.issuperset(phases):
+            messages.append(
+                f"{path}.resilience.phases: found {', '.join(phases)}; the group is not in force, expected some of "
+                f"{', '.join(sorted(lost))}"
+            )
+            continue
         limits = group.limits
         if not cluster.team_policies.allows_evict(namespace):
             messages += _list_evicting(path, limits)
@@ -148,6 +156,11 @@ def _adopt_groups(cluster: Policy, namespace: str, groups: Iterable[TeamGroup]) 
 def find_loss_keys(policy: Policy) -> frozenset[str]:
     """Return the topology keys whose domains a policy has lost one after the other, for all or for a group."""
     return frozenset(policy.resilience.keys).union(*(group.resilience.keys or () for group in policy.groups))
+
+
+def find_loss_phases(policy: Policy) -> frozenset[Phase]:
+    """Return how far a policy has losses come, for all or for a group."""
+    return frozenset(policy.resilience.phases).union(*(group.resilience.phases or () for group in policy.groups))
 
 
 def _list_evicting(path: str, limits: Iterable[Limit]) -> Iterator[str]:

@@ -24,6 +24,9 @@ MOST_PODS: Final = 5_000
 MOST_EVICTIONS: Final = 500
 """Of more it is not computed: it takes two seconds of these, of a plan that was made in a fifth of one."""
 
+MOST_ZONES: Final = 10
+"""The same of zones: each is lost for itself."""
+
 
 class TooManyToCompare(Fact):
     """The cluster, or the plan, is too large for numbers that come with something else."""
@@ -78,6 +81,9 @@ def find_effect(view: View, fates: Fates, sizes: Sizes = SIZES) -> Effect:
         return Effect(unknown=TooManyToCompare("evictions", len(evictions), MOST_EVICTIONS))
     if len(view.snapshot.pods) > MOST_PODS:
         return Effect(unknown=TooManyToCompare("pods", len(view.snapshot.pods), MOST_PODS))
+    zones = len(view.nodes.groups(ZONE))
+    if zones > MOST_ZONES:
+        return Effect(unknown=TooManyToCompare("zones", zones, MOST_ZONES))
     following = carry_out(view, evictions)
     if following is None:
         return Effect(unknown=LandingsUnknown())

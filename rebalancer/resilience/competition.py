@@ -14,6 +14,7 @@ from rebalancer.model.labels import LabelSelector, Operator
 from rebalancer.model.pods import Resources
 from rebalancer.resilience.creation import find_stranded, find_uncreated
 from rebalancer.resilience.exclusions import DependsOnPods, Exclusion, PortsInUse, find_exclusions
+from rebalancer.resilience.left_there import NotDeleted
 from rebalancer.resilience.loss import Loss, Service
 from rebalancer.resilience.rules import Rule, find_rules, is_spread_on
 from rebalancer.scheduling.affinity_terms import selects
@@ -51,6 +52,7 @@ class Competition:
             else []
             for number in self.active
         }
+        self._counting_left = self._drop_rules_that_count_left()
         self.exclusions: Final[dict[int, Sequence[Exclusion]]] = {}
         self.unknown: Final[dict[int, Fact | None]] = {}
         self.creatable: Final[dict[int, int]] = {}
@@ -84,6 +86,21 @@ class Competition:
             self._sets[known] = self._sets.setdefault(made, made)
         return self._sets[known]
 
+    def _drop_rules_that_count_left(self) -> Mapping[int, Fact]:
+        """Leave out the rules of services that count pods which may stay, or not: no bound is made of either."""
+        there = [
+            pod
+            for node in sorted(self.loss.nodes)
+            for pod in self.loss.before.pods_on(node)
+            if pod.uid in self.loss.left_there
+        ]
+        found: dict[int, Fact] = {}
+        for number in self.active if there else ():
+            if any(rule.counts(pod) for rule in self.rules[number] for pod in there):
+                found[number] = NotDeleted()
+                self.rules[number] = []
+        return found
+
     def _find_exclusions(self) -> None:
         ports = PortsInUse(self.loss)
         repelling, uncreated = _find_repelling(self), find_uncreated(self.loss)
@@ -92,9 +109,14 @@ class Competition:
             known = service.unknown is None
             self.exclusions[number] = [*find_exclusions(service.sample, self.loss, ports)] if known else []
             stranded = find_stranded(service, self.loss)
-            self.creatable[number] = service.pending - (stranded.pods if stranded is not None else 0)
+            available = len(service.lost) + service.waiting - (stranded.pods if stranded is not None else 0)
+            self.creatable[number] = max(0, min(service.pending, available))
             self.unknown[number] = (
-                service.unknown or stranded or uncreated.get(number) or self._find_dependence(number, repelling)
+                service.unknown
+                or self._counting_left.get(number)
+                or stranded
+                or uncreated.get(number)
+                or self._find_dependence(number, repelling)
             )
 
     def _find_dependence(self, number: int, repelling: Mapping[int, Fact]) -> Fact | None:

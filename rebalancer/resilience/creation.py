@@ -116,7 +116,7 @@ def _count_waiting(service: Service, loss: Loss) -> int:
 
 def find_stranded(service: Service, loss: Loss) -> VolumesOutOfReach | None:
     """Return which of the replacements have volumes that no remaining node reaches, None where none have."""
-    if not service.pending or not service.sample.claims:
+    if not service.pending or not service.sample.claims or (service.owner is not None and service.owner.is_foreign):
         return None
     if service.owner is None or service.owner.kind != "StatefulSet":
         claims = _find_out_of_reach(service.sample, loss)

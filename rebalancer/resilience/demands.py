@@ -68,13 +68,18 @@ _SILENT = GroupResilience()
 
 
 def _join(groups: Sequence[GroupResilience], usual: Demand) -> Demand:
-    """Return all that groups ask of one workload; what none of them says is as usual."""
-    keys = dict.fromkeys(key for group in groups for key in group.keys or ())
-    phases = {phase for group in groups for phase in group.phases or ()}
-    required = dict.fromkeys(group.require for group in groups if group.require is not None)
-    says_keys = any(group.keys is not None for group in groups)
+    """Return all that groups ask of one workload; what one of them does not say is as usual, whatever others say."""
+    each = [
+        Demand(
+            usual.keys if group.keys is None else group.keys,
+            group.phases or usual.phases,
+            usual.required if group.require is None else (group.require,),
+        )
+        for group in groups
+    ]
+    phases = {phase for demand in each for phase in demand.phases}
     return Demand(
-        tuple(keys) if says_keys else usual.keys,
-        tuple(phase for phase in Phase if phase in phases) or usual.phases,
-        tuple(required) or usual.required,
+        tuple(dict.fromkeys(key for demand in each for key in demand.keys)),
+        tuple(phase for phase in Phase if phase in phases),
+        tuple(dict.fromkeys(required for demand in each for required in demand.required)),
     )

@@ -7,7 +7,7 @@ by one, and pods that wait are placed meanwhile.
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -19,6 +19,7 @@ from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.words import plural
 from rebalancer.model.workloads import Workload
+from rebalancer.resilience.left_there import NotDeleted, find_left_there
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
@@ -83,6 +84,8 @@ class Loss:
     before: View
     after: View
     services: tuple[Service, ...]
+    left_there: frozenset[str] = frozenset()
+    """The UIDs of lost pods that may stay on their silent nodes."""
 
 
 def lose(view: View, nodes: frozenset[str], phase: Phase) -> Loss:
@@ -91,7 +94,15 @@ def lose(view: View, nodes: frozenset[str], phase: Phase) -> Loss:
     elsewhere = [pod for pod in ending if pod.node is not None and pod.node not in nodes]
     there = view.without(elsewhere) if elsewhere else view
     after = there.with_unreachable(nodes) if phase is Phase.SILENT else there.without_nodes(nodes)
-    return Loss(phase=phase, nodes=nodes, before=view, after=after, services=tuple(_find_services(view, nodes, phase)))
+    staying = find_left_there(view, nodes) if phase is Phase.SILENT else frozenset[str]()
+    services = tuple(_with_staying(one, staying) for one in _find_services(view, nodes, phase))
+    return Loss(phase=phase, nodes=nodes, before=view, after=after, services=services, left_there=staying)
+
+
+def _with_staying(service: Service, staying: frozenset[str]) -> Service:
+    if service.unknown is None and staying and any(pod.uid in staying for pod in service.lost):
+        return replace(service, unknown=NotDeleted())
+    return service
 
 
 def _find_services(view: View, nodes: Collection[str], phase: Phase) -> Iterator[Service]:

@@ -101,7 +101,13 @@ class Programs:
         competition, service = self._competition, self._competition.services[number]
         return (
             members,
-            (service.pending, service.waiting, competition.requests[number], id(competition.places[number])),
+            (
+                service.pending,
+                service.waiting,
+                competition.creatable[number],
+                competition.requests[number],
+                id(competition.places[number]),
+            ),
             tuple(_describe_rule(rule) for rule in competition.rules[number]),
             tuple((one.key, one.closed, one.itself) for one in competition.exclusions[number]),
         )

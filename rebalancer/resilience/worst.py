@@ -7,7 +7,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from rebalancer.assessment.controllers import members
+from rebalancer.assessment.controllers import controllers_without_pods, members
 from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import Reference
 from rebalancer.resilience.demands import Demands
@@ -71,9 +71,15 @@ class ResilienceReport:
 NOTHING_COMPUTED: Final = ResilienceReport()
 
 
+def find_workloads(view: View) -> frozenset[Reference]:
+    """Return the workloads of which something may be left, also those that lack all their pods."""
+    owned = (*members(view), *controllers_without_pods(view))
+    return frozenset(member.reference for member in owned if member.owner is not None)
+
+
 def find_worst(view: View, demands: Demands) -> Worst:
     """Return the worst losses of all workloads that lose something by one."""
-    workloads = frozenset(member.reference for member in members(view) if member.owner is not None)
+    workloads = find_workloads(view)
     losses = tuple(loss for key in demands.keys for loss in _find_for_key(key, view, demands))
     left_out = sum(max(0, len(view.nodes.groups(key)) - MOST_DOMAINS) for key in demands.keys)
     return Worst(workloads=workloads, losses=losses, left_out=left_out)

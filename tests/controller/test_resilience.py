@@ -1,6 +1,8 @@
 """What a lost domain leaves is computed beside the loop, told by events when it changes, and shown by every screen."""
 
+import gc
 import threading
+import weakref
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -63,7 +65,7 @@ def tell(state: LoopState, *reports: ResilienceReport) -> tuple[LoopState, Seque
     """Return the state after some reports, and the events of the last one."""
     events: Sequence[Publish] = ()
     for report in reports:
-        state, requests = step(state, ResilienceReported(report=report), shop().taken_at)
+        state, requests = step(state, ResilienceReported(report=report, term=state.leadership.term), shop().taken_at)
         events = [request for request in requests if isinstance(request, Publish)]
     return state, events
 
@@ -71,8 +73,8 @@ def tell(state: LoopState, *reports: ResilienceReport) -> tuple[LoopState, Seque
 class Worker:
     """A worker whose clock, state and answers are in the test's hand."""
 
-    def __init__(self, state: LoopState, *, takes: float = 0.0, problem: str = "") -> None:
-        self.state, self.takes, self.problem = state, takes, problem
+    def __init__(self, state: LoopState, *, takes: float = 0.0, fails: bool = False) -> None:
+        self.state, self.takes, self.fails, self.problem = state, takes, fails, ""
         self.time = 0.0
         self.asked: list[Question] = []
         self.told: list[ResilienceReport] = []
@@ -84,6 +86,8 @@ class Worker:
     def _compute(self, question: Question, _: threading.Event) -> Answer:
         self.asked.append(question)
         self.time += self.takes
+        if self.fails:
+            raise OSError("no memory for a process")
         return Answer(problem=self.problem) if self.problem else compute(question)
 
     def _tell(self, event: LoopEvent) -> None:
@@ -199,3 +203,61 @@ def test_only_the_keys_of_the_policy_are_lost(key: str) -> None:
     made.look(0)
     made.look(FIRST_SECONDS)
     assert {loss.key for loss in made.told[0].worst.losses} == {key}
+
+
+def test_an_answer_of_a_term_that_is_over_is_not_taken() -> None:
+    """It comes while another process leads, or when this one leads again."""
+    good = report_of(uneven(room=True))
+    state = cycle_of(uneven(room=True))
+    over = replace(state, leadership=replace(state.leadership, term=state.leadership.term + 1))
+    late = ResilienceReported(report=good, term=state.leadership.term)
+    assert step(over, late, shop().taken_at)[0].reported.resilience == NOTHING_COMPUTED
+    known, _ = tell(state, good)
+    again, _ = step(known, Leading(leads=True, term=7), shop().taken_at)
+    assert again.reported.resilience == NOTHING_COMPUTED
+
+
+def test_workloads_without_pods_are_among_those_that_are_counted() -> None:
+    """One that lacks all of them has less than is required, and the others still hold."""
+    blueprint = a_cluster("abc")
+    blueprint.deployment("web", on={"a-1": 1, "b-1": 1})
+    blueprint.deployment("none", on={}, replicas=3, cpu=100_000)
+    snapshot = blueprint.snapshot()
+    state, _ = tell(cycle_of(snapshot), report_of(snapshot))
+    document = status_document(state, "test", "test").resilience
+    assert document is not None
+    assert (document.workloads, document.holding, document.not_computed) == (2, 1, 0)
+
+
+def test_a_process_that_cannot_be_had_is_a_problem_and_is_not_tried_again_at_once() -> None:
+    made = Worker(cycle_of(shop()), fails=True)
+    assert [made.look(at) for at in (0, FIRST_SECONDS)] == [0, 1]
+    made.state = cycle_of(shop(more=True))
+    assert [made.look(FIRST_SECONDS + at) for at in (1, SECONDS)] == [1, 2]
+    assert made.told[0].problem == "no other process can be asked: no memory for a process"
+
+
+def test_what_waits_for_an_answer_holds_no_cluster() -> None:
+    """The controller may have a new cycle meanwhile, and the old one's pods are to be freed."""
+    made = Worker(cycle_of(shop()))
+    alive: list[bool] = []
+
+    def compute_and_look(question: Question, _: threading.Event) -> Answer:
+        answer, view = compute(question), weakref.ref(question.snapshot)
+        del question
+        made.asked.clear()
+        made.state = cycle_of(shop(more=True))
+        gc.collect()
+        alive.append(view() is not None)
+        return answer
+
+    made.worker = ResilienceWorker(
+        get_state=lambda: made.state,
+        tell=made.told.append,  # type: ignore[arg-type]
+        clocks=Clocks(now=lambda: made.state.in_force.policy_since, monotonic=lambda: made.time),
+        compute=compute_and_look,
+    )
+    made.worker.look()
+    made.time = FIRST_SECONDS
+    made.worker.look()
+    assert alive == [False]

@@ -50,18 +50,20 @@ def test_what_cannot_be_meant_is_refused_with_what_can(text: str, words: str) ->
     assert words in refused(text)
 
 
-def test_a_team_may_require_more_and_lose_no_domains_that_the_cluster_policy_does_not_lose() -> None:
-    """Each key costs the cluster as much as all the others."""
-    cluster = load("teamPolicies: {namespaces: [shop]}\n")
+def test_a_team_may_require_more_and_lose_nothing_that_the_cluster_policy_does_not_lose() -> None:
+    """Each key, and each phase, costs the cluster as much as all the others."""
+    cluster = load("teamPolicies: {namespaces: [shop]}\nresilience: {phases: [gone]}\n")
     team = (
         "apiVersion: rebalancer.dev/v1alpha1\nkind: TeamPolicy\ngroups:\n"
         "- {name: ours, selector: {}, resilience: {require: 2, keys: [topology.kubernetes.io/zone]}}\n"
+        "- {name: early, selector: {}, resilience: {phases: [silent]}}\n"
         "- {name: hosts, selector: {}, resilience: {keys: [kubernetes.io/hostname]}}\n"
     )
     reading = TeamReading(policy=load_team_policy(team.encode(), source="team"))
     merged = merge(cluster, {"shop": reading})
     assert [group.name for group in merged.policy.groups] == [*[g.name for g in cluster.groups], "shop/ours"]
-    assert (
-        "groups[1].resilience.keys: found kubernetes.io/hostname; the group is not in force, expected some of "
-        in (merged.problems["shop"])
+    assert merged.problems["shop"] == (
+        "groups[1].resilience.phases: found silent; the group is not in force, expected some of gone; "
+        "groups[2].resilience.keys: found kubernetes.io/hostname; the group is not in force, expected some of "
+        "topology.kubernetes.io/zone"
     )

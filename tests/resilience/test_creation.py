@@ -141,3 +141,40 @@ def test_a_quota_that_admits_no_missing_pods_leaves_what_runs() -> None:
     assert (found.guaranteed, found.possible) == (3, 7)
     assert str(found.unknown) == ("ResourceQuota default/q limits pods to 6, and with all replacements 7 are needed")
     assert bounds_of(lost_zone(with_quota(7, 6, replicas=7), Phase.GONE)) == Bounds(7, 7)
+
+
+def scaled_down() -> Snapshot:
+    """Return a StatefulSet of three with volumes in a lost zone that wants one, beside three pods and room for one."""
+    builder = ClusterBuilder()
+    builder.zones("ab", 1)
+    builder.stateful_set("db", on={"a-1": 3}, cpu=100, replicas=1)
+    builder.deployment("web", on={"a-1": 3}, cpu=1_000)
+    snapshot = bind(builder.snapshot(), {f"db-{number}": "a" for number in range(3)})
+    return with_cpu(snapshot, 1_500, "b-1")
+
+
+def test_pods_that_are_not_wanted_any_more_take_no_place_and_leave_none() -> None:
+    """Of three with volumes out of reach none comes back, and not fewer than none."""
+    loss = lost_zone(scaled_down(), Phase.GONE)
+    found = {
+        service.workload.name: bounds
+        for service, bounds in zip(loss.services, find_bounds(loss), strict=True)
+        if service.workload is not None
+    }
+    assert (found["db"].guaranteed, found["db"].possible) == (0, 0)
+    assert (found["web"].guaranteed, found["web"].possible) == (1, 1)
+
+
+@pytest.mark.parametrize("names", ["pq", "qp"])
+def test_a_service_with_a_volume_out_of_reach_is_not_taken_for_its_twin(names: str) -> None:
+    """Two that nothing else tells apart: one comes back, the other does not."""
+    builder = ClusterBuilder()
+    builder.zones("ab", 1)
+    for name in names:
+        builder.stateful_set(name, on={"a-1": 1}, cpu=1_000)
+    builder.deployment("other", on={"a-1": 1}, cpu=1_000)
+    snapshot = with_cpu(bind(builder.snapshot(), {"p-0": "a", "q-0": "b"}), 1_000, "b-1")
+    loss = lost_zone(snapshot, Phase.GONE)
+    bounds = zip(loss.services, find_bounds(loss), strict=True)
+    found = {str(service.workload): one.possible for service, one in bounds}
+    assert [found[f"default/{name} (StatefulSet)"] for name in "pq"] == [0, 1]

@@ -1,0 +1,63 @@
+"""Lost pods that may stay on silent nodes: it is not certain that they are deleted, and replaced.
+
+A pod that tolerates the taint of a silent node without an end is not evicted. Nor may others be where a part of a zone
+is silent: of at least three nodes and 55 %, but not of all, the node controller evicts from a zone of up to 50 nodes
+nothing any more, from a larger one seldom.
+
+Source: `pkg/controller/nodelifecycle`, `ComputeZoneState` and `handleDisruption`; `pkg/controller/tainteviction`.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+from typing import Final
+
+from rebalancer.model.facts import Fact
+from rebalancer.model.nodes import REGION, ZONE
+from rebalancer.model.pods import Pod
+from rebalancer.scheduling.node_index import tolerates
+from rebalancer.scheduling.view import UNREACHABLE, View
+
+_FEWEST: Final = 3
+_PERCENT: Final = 55
+
+
+class NotDeleted(Fact):
+    """Some of a service's lost pods, or of those that its constraints count, may stay on silent nodes."""
+
+    def __str__(self) -> str:
+        return (
+            "pods on the silent nodes may stay there, undeleted and not replaced: they tolerate the taint, or the node "
+            "controller stops evicting when more than half of a zone is silent"
+        )
+
+
+def find_left_there(view: View, nodes: Collection[str]) -> frozenset[str]:
+    """Return the UIDs of the pods on silent nodes that may stay there."""
+    lost = [pod for node in sorted(nodes) for pod in view.pods_on(node)]
+    if _may_stop(view, nodes):
+        return frozenset(pod.uid for pod in lost)
+    return frozenset(pod.uid for pod in lost if _stays(pod))
+
+
+def _stays(pod: Pod) -> bool:
+    """Return whether a pod tolerates that its node is unreachable, by tolerations of which none has an end."""
+    taint = UNREACHABLE[-1]
+    tolerating = [one for one in pod.spec.tolerations if tolerates((one,), taint)]
+    return bool(tolerating) and all(one.seconds is None for one in tolerating)
+
+
+def _may_stop(view: View, nodes: Collection[str]) -> bool:
+    """Return whether a zone of the node controller, by region and zone, has lost so much of itself, and not all."""
+    silent: Counter[tuple[str, str]] = Counter()
+    all_: Counter[tuple[str, str]] = Counter()
+    for node in view.snapshot.nodes:
+        zone = node.labels.get(REGION, ""), node.labels.get(ZONE, "")
+        all_[zone] += 1
+        silent[zone] += node.name in nodes or not node.ready
+    touched = {
+        (node.labels.get(REGION, ""), node.labels.get(ZONE, "")) for node in map(view.snapshot.node.__getitem__, nodes)
+    }
+    return any(
+        silent[zone] >= _FEWEST and 100 * silent[zone] >= _PERCENT * all_[zone] and silent[zone] < all_[zone]
+        for zone in touched
+    )
