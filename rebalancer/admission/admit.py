@@ -325,7 +325,7 @@ class NotAllowed(Refusal):
     @property
     def timeless(self) -> str:
         return (
-            f"this account has no right to evict there: {self.message}. Apply {EVICT_RIGHT}, "
+            f"the controller's account has no right to evict there: {self.message}. Apply {EVICT_RIGHT}, "
             "which is that right alone (in the chart policy.mode), or set mode: Observe"
         )
 

@@ -50,9 +50,10 @@ class RightMissing(Refusal):
     known: bool
 
     def _end(self) -> End:
-        return End(event=f"when this account may evict in {self.namespace}", by_people=self.known)
+        return End(event=f"when the controller's account may evict in {self.namespace}", by_people=self.known)
 
     def __str__(self) -> str:
         if not self.known:
-            return f"the API server is being asked whether this account may evict in {self.namespace}"
-        return f"this account has no right to evict in {self.namespace}: {WAY_OUT}; asked again every {ASKED_AGAIN} s"
+            return f"the API server is being asked whether the controller's account may evict in {self.namespace}"
+        lacks = f"the controller's account has no right to evict in {self.namespace}"
+        return f"{lacks}: {WAY_OUT}; asked again every {ASKED_AGAIN} s"

@@ -127,7 +127,9 @@ class TeamPolicyReader(PollingThread):
         _log.warning("team policy not read", namespace=namespace, error=str(error))
         if isinstance(error, RequestRefused) and error.status in _NO_RIGHT:
             self._retry[namespace] = self._clock() + RETRY_SECONDS
-            problem = f"this account may not read ConfigMap {namespace}/{POLICY_MAP}; deploy/team has the Role"
+            problem = (
+                f"the controller's account may not read ConfigMap {namespace}/{POLICY_MAP}; deploy/team has the Role"
+            )
             return TeamReading(policy=before.policy, problem=problem)
         self._unanswered += 1
         failures = self._failures[namespace] = self._failures.get(namespace, 0) + 1

@@ -181,10 +181,10 @@ def events_of(occurrence: Occurrence, objects: EventObjects) -> Sequence[Event]:
         case GuardChanged(answer):
             return _guard_events(answer, objects.policy)
         case RightsMissing(namespaces):
-            note = f"this account has no right to evict in {name_list(namespaces)}: {WAY_OUT}"
+            note = f"the controller's account has no right to evict in {name_list(namespaces)}: {WAY_OUT}"
             return _about(objects.policy, EventReason.RIGHT_MISSING, note)
         case RightsGranted(namespaces):
-            note = f"this account may evict in {name_list(namespaces)}"
+            note = f"the controller's account may evict in {name_list(namespaces)}"
             return _about(objects.policy, EventReason.RIGHT_GRANTED, note)
         case ClusterPolicyChanged(policy, mode):
             return _about(objects.policy, EventReason.POLICY_RELOADED, f"policy {policy} is in force, mode {mode}")

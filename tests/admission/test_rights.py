@@ -37,10 +37,12 @@ def test_what_is_not_allowed_waits_in_its_namespace() -> None:
     assert {waiting.refusal for waiting in admission.fates.kept} == {RightMissing("two", True)}
     assert reasons(admission) == {Reason.FORBIDDEN}
     (text,) = refusals(admission)
-    assert text.startswith("this account has no right to evict in two: apply deploy/components/evict-rights/")
+    assert text.startswith(
+        "the controller's account has no right to evict in two: apply deploy/components/evict-rights/"
+    )
     unasked = admitted(rules(), rights=Rights(everywhere=False))
     assert refusals(unasked) == {
-        f"the API server is being asked whether this account may evict in {name}" for name in ("one", "two")
+        f"the API server is being asked whether the controller's account may evict in {name}" for name in ("one", "two")
     }
     assert spaces(admitted(rules(), rights=Rights())) == {"one", "two"}
 

@@ -563,7 +563,9 @@ def test_the_mode_evict_without_the_right_is_reported_and_ends_nothing(operators
         assert metrics['rebalancer_refusals{reason="Forbidden"}'] >= 1
         assert installed.log("cycle")[-1]["waiting_for"]["Forbidden"] >= 1
         wait_until(lambda: find_notes(operators, "RightMissing"), what="the event", timeout=30)
-        assert find_notes(operators, "RightMissing") == [f"this account has no right to evict in shop: {WAY_OUT}"]
+        assert find_notes(operators, "RightMissing") == [
+            f"the controller's account has no right to evict in shop: {WAY_OUT}"
+        ]
         assert installed.process is not None
         assert installed.process.poll() is None
         assert installed.probe("livenessProbe") == installed.probe("readinessProbe") == 200

@@ -144,7 +144,7 @@ def test_a_missing_right_is_reported_and_tried_again_after_a_minute() -> None:
     readings = spaces.poll()
     assert readings["shop"].policy == load_team_policy(STRICT.encode(), source="x")
     assert readings["shop"].problem == (
-        "this account may not read ConfigMap shop/rebalancer-policy; deploy/team has the Role"
+        "the controller's account may not read ConfigMap shop/rebalancer-policy; deploy/team has the Role"
     )
     assert readings["pay"] == TeamReading(policy=NO_TEAM_POLICY)
     spaces.contents["shop"] = STRICT

@@ -58,6 +58,13 @@ def test_a_sentence_fits_into_another_one(fact: Fact) -> None:
 
 
 @pytest.mark.parametrize("fact", examples(), ids=lambda fact: type(fact).__name__)
+def test_no_sentence_means_the_controller_by_this_account(fact: Fact) -> None:
+    """Who reads it with `plan` or `status` has an account of their own, which may have the right."""
+    ends = fact.end.event if isinstance(fact, Refusal) else ""
+    assert "this account" not in f"{fact} {ends}"
+
+
+@pytest.mark.parametrize("fact", examples(), ids=lambda fact: type(fact).__name__)
 def test_a_duration_is_written_in_one_form(fact: Fact) -> None:
     """5m everywhere, and 300s nowhere."""
     assert not re.search(r"(?<![0-9.])(?:[6-9][0-9]|[0-9]{3,}) ?s(?:econds)?\b", str(fact))
