@@ -64,6 +64,11 @@ class Repair(NamedTuple):
         """The evictions that are still to be made."""
         return self.numbers.evictions - self.under_way
 
+    @property
+    def lower_bound(self) -> int:
+        """As many as `needed` is proved to be at least."""
+        return max(0, self.numbers.lower_bound - self.under_way)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
@@ -131,6 +136,11 @@ class Account:
     def waiting(self) -> int:
         """The evictions that are still to be made of all that can be repaired."""
         return sum(repair.needed for repair in self.repairs.values())
+
+    @property
+    def lower_bound(self) -> int:
+        """As many as `waiting` is proved to be at least."""
+        return sum(repair.lower_bound for repair in self.repairs.values())
 
     @property
     def next_at(self) -> datetime | None:

@@ -8,7 +8,6 @@ from typing import Final
 import structlog
 from msgspec import structs
 
-from rebalancer.account.numbers import PlanNumbers, add_numbers
 from rebalancer.controller.account import find_account
 from rebalancer.controller.state import InForce, LoopState, find_windows
 from rebalancer.documents.losses import loss_status
@@ -112,7 +111,6 @@ def status_document(
     """Return the status of a process by its loop's state; `as_of` is now, None where that is not to be said."""
     cycle = state.cycle
     moves = state.memory.moves
-    numbers = add_numbers(cycle.numbers.values()) if cycle else PlanNumbers()
     account = find_account(state, cycle) if cycle else None
     return StatusDocument(
         cluster=state.process.cluster_name,
@@ -128,7 +126,7 @@ def status_document(
         guards=guard_status(state.guards),
         in_flight=_in_flight(moves),
         last_moves=tuple(move_entry(move) for move in moves if move.state.over),
-        plan=PlanSummary(evictions=numbers.evictions, minimum=numbers.lower_bound),
+        plan=PlanSummary(evictions=account.waiting if account else 0, minimum=account.lower_bound if account else 0),
         losses=loss_status(cycle.losses) if cycle else (),
         figures=cycle.overview.find_figures(account) if cycle and account else None,
         approval=approval_status(cycle.plan, cycle.memory.proposal, cycle.context.policy) if cycle else None,

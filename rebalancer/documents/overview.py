@@ -390,7 +390,7 @@ def _show(row: _Row, account: Account, rules: RuleReporter) -> WorkloadRow:
         anti_affinity=tuple(map(rules.term, entry.terms)),
         moving=row.moving,
         needed=repair.needed if repair is not None else 0,
-        lower_bound=max(0, repair.numbers.lower_bound - repair.under_way) if repair is not None else 0,
+        lower_bound=repair.lower_bound if repair is not None else 0,
         blocked=repair.numbers.blocked if repair is not None else 0,
         proof=(why_no_fewer(repair.component) or None) if repair is not None else None,
         wait=repair_wait(repair.component, repair.wait, account.moves) if repair is not None and repair.wait else None,

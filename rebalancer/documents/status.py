@@ -269,7 +269,7 @@ class GuardStatus(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class PlanSummary(CamelCaseStruct, frozen=True, kw_only=True):
-    """The evictions of all that can be repaired, and their proved minimum."""
+    """The evictions that are still to be made of all that can be repaired, and their proved minimum."""
 
     evictions: Number
     minimum: Number

@@ -230,6 +230,7 @@ def check_numbers(state: LoopState, now: datetime) -> None:
     in_flight = {one.uid for one in state.memory.in_flight}
     begun = sum(one.pod.uid in in_flight for one in cycle.plan.fates.going)
     assert figures.waiting == plan_numbers(cycle.plan).evictions - begun
+    assert figures.waiting == status.plan.evictions >= status.plan.minimum
     assert figures.moving == len(status.in_flight) == rows_of(state, "rebalancer_in_flight")[()]
     assert {reason: float(number) for reason, number in status.refusals.items()} == {
         row[0]: number for row, number in rows_of(state, "rebalancer_refusals").items()
@@ -241,6 +242,9 @@ def check_numbers(state: LoopState, now: datetime) -> None:
     said = re.search(r"(\d+) to be evicted(, (?:next|a wait ends) in \S+)?", words)
     assert said is not None
     assert int(said[1]) == figures.waiting
+    planned = re.search(r"Plan: (?:(\d+) evictions? \(|nothing to evict;)", words)
+    assert planned is not None
+    assert int(planned[1] or 0) == figures.waiting, "an eviction that was made is in flight, and in the plan no more"
     comes = figures.next_at is not None and figures.next_at > now
     word = "a wait ends" if figures.may_go_sooner else "next"
     assert (said[2] or "") == (f", {word} in {format_rest(figures.next_at - now)}" if comes and figures.next_at else "")
