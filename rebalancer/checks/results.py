@@ -12,11 +12,13 @@ from rebalancer.admission.guards import GuardAnswer, Verdict
 from rebalancer.admission.rights import WAY_OUT
 from rebalancer.assessment.findings import Finding
 from rebalancer.documents.status import LeaseStatus, StatusDocument
+from rebalancer.locations import ConfigMapPolicy
 from rebalancer.model.cluster import Version, describe_unmodelled
 from rebalancer.model.history import Author
 from rebalancer.model.reasons import FindingKind
 from rebalancer.model.words import format_rest, name_list, plural
 from rebalancer.policy import Mode
+from rebalancer.policy.team_maps import POLICY_KEY
 from rebalancer.reporting.acting import describe_controller, describe_no_leader, find_trouble
 
 _LEAST_CERTIFICATE: Final = timedelta(days=14)
@@ -100,21 +102,29 @@ def check_rights(mode: Mode, missing: Mapping[str, Sequence[str]]) -> Result:
     return Result("rights", Outcome.WRONG, f"the controller's account may not {'; '.join(lacks)}", remedy)
 
 
-def check_policy(name: str, doubt: str, author: Author, *, missing: bool = False) -> Result:
+def check_policy(
+    name: str, doubt: str, author: Author, *, written: ConfigMapPolicy | None = None, missing: bool = False
+) -> Result:
     """Return whether the policy that people have written is in force; `name` says which is taken.
 
-    `missing`: there is none where the controller's is written.
+    `missing`: there is none where the controller's is `written`.
     """
     if doubt:
         write = (
             "create its ConfigMap again: kubectl apply -f deploy/base/policy.yaml, or with your own policy.yaml in it"
         )
-        correct = "correct it; rebalancer policy validate lists every problem"
-        return Result("policy", Outcome.WRONG, doubt, write if missing else correct)
+        return Result("policy", Outcome.WRONG, doubt, write if missing or written is None else _correct(written))
     by = author.who or author.manager
     at = f" at {datetime.fromtimestamp(author.at, UTC):%Y-%m-%d %H:%M:%SZ}" if author.at else ""
     changed = f", changed by {by}{at}" if by else ""
     return Result("policy", Outcome.OK, f"{name}{changed}")
+
+
+def _correct(written: ConfigMapPolicy) -> str:
+    """Say how a policy is corrected, with a command that works as it stands: `validate` takes files."""
+    key = POLICY_KEY.replace(".", r"\.")
+    read = f"kubectl get configmap {written.name} -n {written.namespace} -o jsonpath='{{.data.{key}}}'"
+    return f"correct it; {read} | rebalancer policy validate - lists every problem"
 
 
 def check_configuration(file: str, problem: str) -> Result:

@@ -17,13 +17,14 @@ class Acting:
 
     `status` is what it has stored of itself, None where none can be read. `memory` is what it knows of nodes that have
     changed, and of evictions by others: nothing in the cluster says so. `find_idle` says why it moves nothing of what a
-    plan lets go, "" where it does.
+    plan lets go, "" where it does, and `is_led` whether a controller runs, as far as the Lease says.
     """
 
     describe: Callable[[], str]
     status: StatusDocument | None = None
     memory: Memory = NO_MEMORY
     find_idle: Callable[[], str] = str
+    is_led: Callable[[], bool] = lambda: True
 
     @property
     def blocked(self) -> Sequence[BlockedNamespace]:

@@ -40,7 +40,7 @@ from rebalancer.locations import ConfigMapPolicy, controller_namespace, parse_po
 from rebalancer.model.history import NOBODY, Author
 from rebalancer.policy import Mode, Policy
 from rebalancer.policy.team_maps import POLICY_KEY
-from rebalancer.reporting.acting import leaders_time
+from rebalancer.reporting.acting import leaders_time, runs
 
 _FORBIDDEN: Final = 403
 _MOST_NAMESPACES: Final = 20
@@ -104,7 +104,11 @@ def _check(
     reached, outside = _count_workloads(cluster, policy)
     yield _guarded("rights", lambda: _check_rights(transport, namespace, policy.mode, sorted(reached)))
     yield results.check_policy(
-        f"policy {policy.hash} ({read})", read.doubt, _read_author(transport, read.location), missing=read.missing
+        f"policy {policy.hash} ({read.name(is_led=status is None or runs(status))})",
+        read.doubt,
+        _read_author(transport, read.location),
+        written=read.written,
+        missing=read.missing,
     )
     yield configuration
     folder = read.folders[0] if read.folders else Path()

@@ -147,7 +147,14 @@ def read_acting(transport: Transport, namespace: str, mode: Mode) -> Acting:
     if status is None:
         return Acting(describe, find_idle=lambda: NO_CONTROLLER)
     own = Mode(status.mode)
-    return Acting(describe, status, memory, find_idle=lambda: find_idle(own, lease()))
+    known = status
+    return Acting(
+        describe,
+        status,
+        memory,
+        find_idle=lambda: find_idle(own, lease()),
+        is_led=lambda: runs(structs.replace(known, lease=lease())),
+    )
 
 
 class MapPolicy(NamedTuple):
@@ -175,7 +182,7 @@ class PolicyInForce(NamedTuple):
     """The policy by which the controller of a cluster acts, in the ConfigMap `place`, if it is not the shipped one.
 
     `doubt` says why it may be another, "" where nothing speaks against it; `sure`: the controller says that it is it.
-    `missing`: there is none where people write it.
+    `missing`: there is none where people write it, which is in the ConfigMap `written`.
     """
 
     place: ConfigMapPolicy
@@ -183,6 +190,7 @@ class PolicyInForce(NamedTuple):
     doubt: str
     sure: bool
     missing: bool
+    written: ConfigMapPolicy
 
 
 def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
@@ -212,7 +220,8 @@ def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
         last = _find_last_valid(transport, namespace, place, status.policy.hash)
         if last is not None:
             doubt = _doubt_written(status, place, problem)
-            return PolicyInForce(ConfigMapPolicy(namespace, VALID_POLICY_MAP), last, doubt, sure=True, missing=missing)
+            valid = ConfigMapPolicy(namespace, VALID_POLICY_MAP)
+            return PolicyInForce(valid, last, doubt, sure=True, missing=missing, written=place)
     doubt = unread
     if problem:
         whose = "in force" if is_led else "of the next controller"
@@ -221,7 +230,7 @@ def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
         doubt = _doubt_other(status.policy, place, is_led=is_led, is_written=found is not None)
     if doubt and found is None:
         doubt += "; the shipped policy is used: give the controller's with --policy"
-    return PolicyInForce(place, found, doubt, sure, missing)
+    return PolicyInForce(place, found, doubt, sure, missing, written=place)
 
 
 def _doubt_other(acts_by: PolicyStatus, place: ConfigMapPolicy, *, is_led: bool, is_written: bool) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from rebalancer.adapters.files import SnapshotFile
 from rebalancer.adapters.files.profiles import find_folders
 from rebalancer.cli.errors import CliError, UsageError, warn
+from rebalancer.locations import ConfigMapPolicy
 from rebalancer.policy import (
     Policy,
     PolicyError,
@@ -21,6 +22,7 @@ from rebalancer.policy import (
     load_team_policy,
     policy_notes,
 )
+from rebalancer.policy.team_maps import VALID_POLICY_MAP
 
 if TYPE_CHECKING:
     from rebalancer.cli.controller_state import MapPolicy
@@ -73,7 +75,8 @@ class ReadPolicy:
     `location` is None for the shipped one. `folders` are those of the policy's own file, none for another policy;
     `files` are those of its ConfigMap, None where it is of no ConfigMap. `in_force`: the cluster's controller acts by
     it; `doubt` says why it may act by another one, "" where nothing speaks against it. `looked_in` is the namespace
-    that has none, where the shipped one is taken. `missing`: there is none where the controller's is written.
+    that has none, where the shipped one is taken. `missing`: there is none where the controller's is written,
+    in the ConfigMap `written`, which is None where no cluster was asked.
     """
 
     policy: Policy
@@ -84,11 +87,17 @@ class ReadPolicy:
     doubt: str = ""
     looked_in: str = ""
     missing: bool = False
+    written: ConfigMapPolicy | None = None
 
-    def __str__(self) -> str:
-        """Say which it is."""
+    def name(self, *, is_led: bool) -> str:
+        """Say which it is; where no controller runs, that the last one acted by it, or has stored it."""
         place = self.location or (f"shipped, none is in namespace {self.looked_in}" if self.looked_in else "shipped")
-        return f"{place}, the controller's" if self.in_force else place
+        if not self.in_force:
+            return place
+        if is_led:
+            return f"{place}, the controller's"
+        stored = place.endswith(f"/{VALID_POLICY_MAP}")
+        return f"{place}, stored by the controller" if stored else f"{place}, the last controller's"
 
 
 def read_policy(name: str | None, *, kubeconfig: str | None = None, context: str | None = None) -> ReadPolicy:
@@ -145,7 +154,7 @@ def _read_policy_in_force(namespace: str, kubeconfig: str | None, context: str |
     else:
         policy, files = found.map_policy
         made = ReadPolicy(policy=policy, location=str(found.place), files=files)
-    return replace(made, in_force=found.sure, doubt=found.doubt, missing=found.missing)
+    return replace(made, in_force=found.sure, doubt=found.doubt, missing=found.missing, written=found.written)
 
 
 def _read_from_cluster(name: str, kubeconfig: str | None, context: str | None) -> "MapPolicy":

@@ -17,7 +17,7 @@ from rebalancer.assessment.unmatched import Unmatched, find_unmatched
 from rebalancer.capacity.evaluated import evaluate_once
 from rebalancer.cli.acting import Acting
 from rebalancer.cli.errors import CliError, warn
-from rebalancer.cli.files import read_snapshot_files
+from rebalancer.cli.files import ReadPolicy, read_snapshot_files
 from rebalancer.cli.options import ReadOptions
 from rebalancer.cli.progress import progress
 from rebalancer.engine import Evaluation
@@ -40,17 +40,22 @@ _MOST_WARNINGS: Final = 50
 class LoadedCluster:
     """A snapshot, evaluated by the policy in force, and what that references and the cluster lacks.
 
-    `acting` is what the controller does with the plan, `source` which policy it is, "" for a file of a cluster.
+    `acting` is what the controller does with the plan, `read` the policy as it was read, None for a file of a cluster.
     """
 
     evaluation: Evaluation
     unmatched: tuple[Unmatched, ...]
     acting: Acting
-    source: str = ""
+    read: ReadPolicy | None = None
+
+    @property
+    def source(self) -> str:
+        """Which policy it is, "" for a file of a cluster. Reads the Lease, as `Acting.line`."""
+        return self.read.name(is_led=self.acting.is_led()) if self.read is not None else ""
 
     def head(self) -> list[str]:
         """Return the lines that say which controller and which policy it is about; none for a file of a cluster."""
-        if not self.source:
+        if self.read is None:
             return []
         return [f"Controller: {self.acting.line}", f"Policy {self.policy.cluster.hash} ({self.source})"]
 
@@ -151,8 +156,8 @@ def _plan(
     if len(unmatched) > _MOST_WARNINGS:
         warn([f"the policy references {len(unmatched) - _MOST_WARNINGS} more objects that do not exist"])
     evaluation = replace(evaluation, plan=structs.replace(evaluation.plan, fates=acting.admit(evaluation)))
-    source = "" if options.snapshots else str(options.read_policy)
-    return LoadedCluster(evaluation=evaluation, unmatched=unmatched, acting=acting, source=source)
+    read = None if options.snapshots else options.read_policy
+    return LoadedCluster(evaluation=evaluation, unmatched=unmatched, acting=acting, read=read)
 
 
 def find_more_sizes(cluster: LoadedCluster) -> tuple[WorkloadSizes, ...]:

@@ -11,6 +11,7 @@ from rebalancer.checks import results
 from rebalancer.checks.document import check_document, check_text
 from rebalancer.checks.results import OtherProgram, Outcome, Result
 from rebalancer.documents.status import LeaseStatus
+from rebalancer.locations import ConfigMapPolicy
 from rebalancer.model.cluster import NEWEST, Version
 from rebalancer.model.history import NOBODY, Author
 from rebalancer.model.reasons import FindingKind
@@ -75,7 +76,12 @@ def controller(lease: LeaseStatus) -> Result:
             "changed by helm at 2026-01-01 00:00:00Z",
             "",
         ),
-        (results.check_policy("policy 1", "it is refused", NOBODY), Outcome.WRONG, "it is refused", "policy validate"),
+        (
+            results.check_policy("policy 1", "it is refused", NOBODY, written=ConfigMapPolicy("ops", "mine")),
+            Outcome.WRONG,
+            "it is refused",
+            r"get configmap mine -n ops -o jsonpath='{.data.policy\.yaml}' | rebalancer policy validate - lists",
+        ),
         (results.check_policy("policy 1", "not there", NOBODY, missing=True), Outcome.WRONG, "not there", "apply -f"),
         (results.check_configuration("", ""), Outcome.OK, "defaults", ""),
         (results.check_configuration("s.yaml", ""), Outcome.OK, "s.yaml is read", ""),

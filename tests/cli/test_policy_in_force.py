@@ -81,7 +81,7 @@ def test_it_is_that_which_the_controller_names(server: ApiServer, capsys: pytest
     server.put("/api/v1/namespaces/ops/configmaps/mine", data={"policy.yaml": OWN})
     acts_by(server, HASH, "configmap:ops/mine", "/api/v1/namespaces/ops/configmaps/rebalancer-status")
     _, out, err = run(capsys, "plan", "--controller-namespace", "ops")
-    assert "(configmap:ops/mine, the controller's)" in out
+    assert "(configmap:ops/mine, the last controller's)" in out
     assert err == ""
 
 
@@ -163,6 +163,8 @@ def test_where_no_controller_runs_no_policy_is_said_to_be_in_force(
     _, out, err = run(capsys, *command)
     assert f"warning: there is no policy in {PLACE}, and no controller runs; the last valid one is used here" in err
     assert "in force" not in out + err
+    if command[0] in {"plan", "report"}:
+        assert f"olicy {HASH} ({PLACE}-valid, stored by the controller)" in out
     server.put(POLICY, data={"policy.yaml": f"{HEAD}mode: 1\n"})
     assert "in force" not in "".join(map(str, run(capsys, *command)[1:]))
     server.put(POLICY, data={"policy.yaml": f"{OWN}interval: 5m\n"})
@@ -170,6 +172,18 @@ def test_where_no_controller_runs_no_policy_is_said_to_be_in_force(
     server.put(VALID, data={"policy.yaml": f"{HEAD}mode: 1\n"})
     server.put(POLICY, data={"policy.yaml": f"{HEAD}mode: 1\n"})
     assert f"warning: the policy of the next controller, {PLACE}, cannot be read: " in run(capsys, *command)[2]
+
+
+def test_where_no_controller_runs_the_policy_is_the_last_controllers(
+    server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Beside "no controller runs" there is none whose policy it could be."""
+    lead(server, FREED)
+    server.put(POLICY, data={"policy.yaml": OWN})
+    acts_by(server, HASH)
+    for command in ("plan", "report"):
+        _, out, _ = run(capsys, command)
+        assert f"olicy {HASH} ({PLACE}, the last controller's)" in out.replace("\n", " ")
 
 
 def test_a_policy_that_is_gone_is_not_called_refused(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
