@@ -20,7 +20,7 @@ from rebalancer.model.history import Entry, EntryKind
 from rebalancer.model.moments import seconds_of
 from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.reasons import ViolationCause
-from rebalancer.model.words import short_key
+from rebalancer.model.words import plural, short_key
 
 MOST_NAMED: Final = 50
 """Violations that begin, or end, in one cycle and have an entry each; the rest are counted in one more.
@@ -74,7 +74,11 @@ def describe(subject: Subject) -> Violation:
 
 
 def _describe_group(group: EvaluatedGroup, causes: Causes) -> Violation:
-    constraints = [one for one in (*group.hard, *group.soft) if one.counts.violated] or [*group.hard, *group.soft]
+    violated = [one for one in (*group.hard, *group.soft) if one.counts.violated]
+    waiting = sum(pod.waiting for member in group.spread.members for pod in member.pods)
+    if waiting and not violated:  # a constraint counts placed pods only
+        return _violation(group.spread.namespace, group.workloads, f"{plural(waiting, 'pod')} without a node", ())
+    constraints = violated or [*group.hard, *group.soft]
     words = [f"{short_key(one.topology_key)} skew {one.skew}, maxSkew {one.max_skew}" for one in constraints]
     found = (causes.get(constraint_token(group, one)) for one in constraints)
     return _violation(group.spread.namespace, group.workloads, "; ".join(words), found)

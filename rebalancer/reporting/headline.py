@@ -99,7 +99,7 @@ def headline(status: StatusDocument, figures: Figures | None, now: datetime) -> 
         return Headline(Sign.PAUSE, f"Paused{by} {end}")
     if figures is None:
         return Headline(Sign.NOTE, "The first cycle has not ended yet")
-    return _hindrance(status, figures) or _repair(status, figures, now) or _rest(figures)
+    return _hindrance(status, figures) or _repair(status, figures, now) or _rest(status, figures)
 
 
 def _hindrance(status: StatusDocument, figures: Figures) -> Headline | None:
@@ -145,7 +145,7 @@ def next_word(figures: Figures) -> str:
     return "a wait ends" if figures.may_go_sooner else "next"
 
 
-def _rest(figures: Figures) -> Headline:
+def _rest(status: StatusDocument, figures: Figures) -> Headline:
     """Say what is left where nothing moves or waits."""
     if figures.unrepairable and figures.unrepairable == figures.violated:
         return Headline(Sign.UNREPAIRABLE, f"{_violated(figures)} and cannot be repaired now")
@@ -153,6 +153,10 @@ def _rest(figures: Figures) -> Headline:
         return Headline(Sign.VIOLATED, f"{_violated(figures)}, nothing is planned")
     if not figures.workloads:
         return Headline(Sign.NOTE, "No workload has a spread constraint or a limit yet")
+    # A constraint counts placed pods only: what is to be repaired is then that a pod finds no node.
+    reasons = sorted({wait.reason for wait in status.waits if not wait.violated})
+    if reasons:
+        return Headline(Sign.NOTE, f"No rule is violated, but pods wait for a node ({', '.join(reasons)})")
     return Headline(Sign.GOOD, "Nothing is violated, nothing moves")
 
 

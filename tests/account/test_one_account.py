@@ -242,6 +242,8 @@ def check_numbers(state: LoopState, now: datetime) -> None:
     said = re.search(r"(\d+) to be evicted(, (?:next|a wait ends) in \S+)?", words)
     assert said is not None
     assert int(said[1]) == figures.waiting
+    if "Nothing is violated, nothing moves" in words:
+        assert all(wait.violated for wait in status.waits), "what is to be repaired is not passed over"
     planned = re.search(r"Plan: (?:(\d+) evictions? \(|nothing to evict;)", words)
     assert planned is not None
     assert int(planned[1] or 0) == figures.waiting, "an eviction that was made is in flight, and in the plan no more"

@@ -36,7 +36,7 @@ from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import default_policy
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_cluster
+from tests.build import a_cluster, without_node
 from tests.history.build import AT, START
 from tests.planning.clusters import sharing
 from tests.tracking.build import move
@@ -201,6 +201,15 @@ def test_violations_are_described() -> None:
     token = make_token(group.spread.name)
     assert describe(find_subjects(even, {}, frozenset({token}))[token]).what == "zone skew 0, maxSkew 1"
     assert find_subjects(even, {}, frozenset({"other"})) == {}
+
+
+def test_a_pod_without_a_node_is_no_skew() -> None:
+    """It is what is to be repaired where every constraint is satisfied, which counts placed pods only."""
+    snapshot = a_cluster("ab", 1, {"a-1": 1, "b-1": 1}, spread={ZONE: 1}).snapshot()
+    waiting = replace(snapshot, pods=(*snapshot.pods, without_node(snapshot.pods[0], "late")))
+    evaluated = assessed(waiting)
+    token = make_token(evaluated.groups[0].spread.name)
+    assert describe(find_subjects(evaluated, {}, frozenset({token}))[token]).what == "1 pod without a node"
 
 
 def test_a_violation_names_as_many_of_its_workloads_as_an_entry_takes() -> None:

@@ -38,6 +38,7 @@ BUSY = Figures(
 )
 STILL = structs.replace(BUSY, violated=0, violated_constraints=0, violated_limits=0, moving=0, waiting=0, next_at=None)
 QUIET = structs.replace(STILL, unrepairable=0, blocked=0)
+WITHOUT_A_NODE = structs.replace(STATUS.waits[0], violated=(), evictions=0, reason="NoCapacity", ends_with="")
 APPROVAL = ApprovalStatus(
     hash="9cba2bd3",
     approved=False,
@@ -87,7 +88,13 @@ UNSAVED = HoldStatus(
         ),
         ({}, structs.replace(STILL, violated=1), Sign.UNREPAIRABLE, "1 workload violated and cannot be repaired now"),
         ({}, structs.replace(STILL, violated=2), Sign.VIOLATED, "2 workloads violated, nothing is planned"),
-        ({}, QUIET, Sign.GOOD, "Nothing is violated, nothing moves"),
+        ({"waits": ()}, QUIET, Sign.GOOD, "Nothing is violated, nothing moves"),
+        (
+            {"waits": (WITHOUT_A_NODE,)},
+            QUIET,
+            Sign.NOTE,
+            "No rule is violated, but pods wait for a node (NoCapacity)",
+        ),
         ({}, structs.replace(QUIET, workloads=0), Sign.NOTE, "No workload has a spread constraint or a limit yet"),
         ({}, None, Sign.NOTE, "The first cycle has not ended yet"),
         ({"approval": APPROVAL}, BUSY, Sign.WAITING, "A plan of 4 evictions waits for approval until 09:15:00 UTC"),
@@ -123,7 +130,7 @@ UNSAVED = HoldStatus(
             "No right to evict in a, b, c, d, e and 1 more: apply deploy/components/evict-rights/cluster-role.yaml",
         ),
         (
-            {"mode": "Observe", "stale": "Pod: no watch event for 205s"},
+            {"mode": "Observe", "stale": "Pod: no watch event for 205s", "waits": ()},
             QUIET,
             Sign.GOOD,
             "Nothing is violated, nothing moves",
@@ -163,7 +170,7 @@ def test_the_status_has_the_four_figures() -> None:
     status = structs.replace(STATUS, figures=BUSY)
     line = "! 5 of 42 workloads violated   > 1 moving   ~ 6 to be evicted, next in 40s   x 1 cannot be repaired"
     assert line in status_text(status, NOW)
-    coloured = status_text(structs.replace(STATUS, figures=QUIET), NOW, TextLayout(color=True))
+    coloured = status_text(structs.replace(STATUS, figures=QUIET, waits=()), NOW, TextLayout(color=True))
     assert "!" not in coloured
     assert "\n0\xa0of\xa042\xa0workloads\xa0violated" in coloured.replace(" ", "\xa0")
     assert "\x1b[32mok\x1b[0m Nothing is violated" in coloured
@@ -174,6 +181,6 @@ def test_a_lost_zone_leaves_no_green() -> None:
     loss = LossStatus(
         topology_key="topology.kubernetes.io/zone", value="c", whole=True, at=NOW, lost=2, had=2, pods=3, nodes=()
     )
-    said = headlines(structs.replace(STATUS, losses=(loss,)), QUIET, NOW)
+    said = headlines(structs.replace(STATUS, losses=(loss,), waits=()), QUIET, NOW)
     assert [one.sign for one in said] == [Sign.VIOLATED, Sign.NOTE]
-    assert [one.sign for one in headlines(STATUS, QUIET, NOW)] == [Sign.GOOD]
+    assert [one.sign for one in headlines(structs.replace(STATUS, waits=()), QUIET, NOW)] == [Sign.GOOD]
