@@ -92,16 +92,22 @@ class Drawn:
         return Resources(cpu=self.cpu, memory=self.memory * _MEGABYTE)
 
 
-def draw_loss(seed: int, kinds: str | None = None) -> Loss:
+def draw_loss(seed: int, kinds: str | None = None, *, twins: bool = False) -> Loss:
     """Draw a cluster of three zones with up to three services, and lose a zone of it, or a node.
 
-    `kinds` are what services make use of besides CPU and constraints (`Drawn.draw`); without, that is drawn.
+    `kinds` are what services make use of besides CPU and constraints (`Drawn.draw`); without, that is drawn. Of `twins`
+    most say the same, and differ in where their pods are.
     """
     random = Random(seed)
     if kinds is None:
         kinds = random.choice(("", "", "m", "y", "a", "h", "l", "my", "ma", "ahl"))
     nodes = {f"{zone}-{number}": zone for zone in "abc" for number in range(random.randint(1, 2))}
     services = {app: Drawn.draw(random, kinds) for app in APPS[: random.randint(1, 3)]}
+    if twins:
+        services = {
+            app: replace(services[APPS[0]], on=Counter()) if random.random() < 0.8 else service
+            for app, service in services.items()
+        }
     for service in services.values():
         service.on.update(random.choice(list(nodes)) for _ in range(random.randint(1, 4)))
     builder = ClusterBuilder()

@@ -45,6 +45,13 @@ def test_no_order_leaves_less_than_is_guaranteed_or_more_than_is_possible(seed: 
     _check(draw_loss(seed), SIZES)
 
 
+@given(st.integers(0, 10**6))
+@examples(40)
+def test_services_are_taken_for_each_other_only_where_nothing_tells_them_apart(seed: int) -> None:
+    """They say the same, and their pods are in other places, or as many of them wait."""
+    _check(draw_loss(seed, twins=True), SIZES)
+
+
 def test_factors_that_cancel_out_are_none() -> None:
     """A replacement counts once for the domain where it is, and once against it."""
     _check(draw_loss(195, "my"), SIZES)

@@ -189,6 +189,11 @@ def _change(before: int, after: int) -> str:
 
 def _changes_text(document: ResilienceDocument, most: int | None) -> Iterator[str]:
     """Yield what makes workloads whole; a command is broken where a shell goes on, before the patch, which is long."""
+    if document.planned:
+        yield (
+            f"Pods of {document.planned} of the services above are to be moved by a repair: look first at what "
+            "rebalancer plan says that this changes."
+        )
     shown = document.changes[:most]
     for found in shown:
         name = f"{found.namespace}/{found.workload.name}"
@@ -205,11 +210,6 @@ def _changes_text(document: ResilienceDocument, most: int | None) -> Iterator[st
         yield (
             "One change of a service is enough. With a larger maxSkew its pods may stand so unevenly from then on. "
             "A patch starts a rollout, which places all pods anew: run this command again after it."
-        )
-    if document.planned:
-        yield (
-            f"Pods of {document.planned} of the services above are to be moved by a repair: rebalancer plan says what "
-            "that changes here."
         )
     left = len(document.changes) - len(shown) + document.changes_not_computed
     if left:
