@@ -15,7 +15,7 @@ from tests.control_plane.plane import ControlPlane
 from tests.control_plane.stages import NO_IMAGE_ON
 
 EVICTING: Final = policy("Evict", interval="2s", teamPolicies={"namespaces": ["shop"]})
-TIMED: Final = frozenset({"generatedAt", "expiresAt", "acting", "policySource"})
+TIMED: Final = frozenset({"generatedAt", "expiresAt", "acting", "policySource", "resilience"})
 """What the time alone changes in a plan, and what the command adds: what the controller does, by which policy."""
 
 
@@ -38,7 +38,7 @@ def read(plane: ControlPlane, key: str) -> dict[str, Any]:
 
 
 def untimed(plan: dict[str, Any]) -> dict[str, Any]:
-    """Return a plan without times, and without how long ago something was."""
+    """Return a plan without times, how long ago something was, and what only the command adds."""
     rest = {name: value for name, value in plan.items() if name not in TIMED}
     rest["totals"] = {name: value for name, value in plan["totals"].items() if name != "nextAt"}
     return rest
