@@ -199,6 +199,10 @@ def changing(plane: ControlPlane, space: str) -> Iterator[None]:
         thread.join()
 
 
+COMPUTED: Final = "rebalancer_resilience_timestamp_seconds"
+"""The metric that is there from the first answer on: from then on there are series of what a lost zone leaves."""
+
+
 def measure(plane: ControlPlane, controller: Controller, *spaces: str) -> Cost:
     """Let pods of these namespaces change for a time, and return what that costs."""
 
@@ -208,6 +212,7 @@ def measure(plane: ControlPlane, controller: Controller, *spaces: str) -> Cost:
         cycles = rows['rebalancer_cycle_duration_seconds_count{phase="plan"}']
         return seconds, cycles, rows["process_resident_memory_bytes"]
 
+    wait_until(lambda: COMPUTED in controller.metrics(), what="what a lost zone leaves", timeout=150)
     before = read()
     with changing(plane, spaces[0]), changing(plane, spaces[-1]):
         time.sleep(WATCHED)

@@ -128,12 +128,12 @@ def test_the_page_answers_each_second_while_another_replica_takes_over(cluster: 
     follows = [answer for answer in answers if answer.acting.startswith(f"{led} leads since ")]
     free = [answer for answer in answers if answer.acting.startswith("no controller runs: Lease free since ")]
     leads = [answer for answer in answers if answer.leads]
+    # Whether a second falls between the end of the Lease and the takeover is chance.
     assert follows
-    assert free
     assert leads[-1].acting.endswith("mode Evict: the controller evicts")
     assert answers[: len(follows) + len(free)] == [*follows, *free]
     assert not any(answer.leads for answer in (*follows, *free))
     assert all(answer.as_of is not None for answer in (*follows, *free))
-    assert f"by {led}" in free[0].acting
+    assert all(f"by {led}" in answer.acting for answer in free)
     assert [answer for answer in answers if answer.figures not in (None, truth)] == []
     assert [answer for answer in (*follows, *free) if answer.figures is None] == []
