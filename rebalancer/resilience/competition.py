@@ -88,12 +88,8 @@ class Competition:
 
     def _drop_rules_that_count_left(self) -> Mapping[int, Fact]:
         """Leave out the rules of services that count pods which may stay, or not: no bound is made of either."""
-        there = [
-            pod
-            for node in sorted(self.loss.nodes)
-            for pod in self.loss.before.pods_on(node)
-            if pod.uid in self.loss.left_there
-        ]
+        # One of each that rules can tell apart: of a DaemonSet there is a pod on every node.
+        there = {(pod.namespace, pod.labels): pod for pod in self.loss.left_there}.values()
         found: dict[int, Fact] = {}
         for number in self.active if there else ():
             if any(rule.counts(pod) for rule in self.rules[number] for pod in there):

@@ -8,9 +8,10 @@ Source: `pkg/controller/nodelifecycle`, `ComputeZoneState` and `handleDisruption
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
+from rebalancer.model.affinity import Toleration
 from rebalancer.model.facts import Fact
 from rebalancer.model.nodes import REGION, ZONE
 from rebalancer.model.pods import Pod
@@ -31,18 +32,18 @@ class NotDeleted(Fact):
         )
 
 
-def find_left_there(view: View, nodes: Collection[str]) -> frozenset[str]:
-    """Return the UIDs of the pods on silent nodes that may stay there."""
+def find_left_there(view: View, nodes: Collection[str]) -> Sequence[Pod]:
+    """Return the pods on silent nodes that may stay there; those of DaemonSets, on each node, are among them."""
     lost = [pod for node in sorted(nodes) for pod in view.pods_on(node)]
     if _may_stop(view, nodes):
-        return frozenset(pod.uid for pod in lost)
-    return frozenset(pod.uid for pod in lost if _stays(pod))
+        return lost
+    stays = {tolerations: _stay(tolerations) for tolerations in {pod.spec.tolerations for pod in lost}}
+    return [pod for pod in lost if stays[pod.spec.tolerations]]
 
 
-def _stays(pod: Pod) -> bool:
-    """Return whether a pod tolerates that its node is unreachable, by tolerations of which none has an end."""
-    taint = UNREACHABLE[-1]
-    tolerating = [one for one in pod.spec.tolerations if tolerates((one,), taint)]
+def _stay(tolerations: Iterable[Toleration]) -> bool:
+    """Return whether pods tolerate that their node is unreachable, by tolerations of which none has an end."""
+    tolerating = [one for one in tolerations if tolerates((one,), UNREACHABLE[-1])]
     return bool(tolerating) and all(one.seconds is None for one in tolerating)
 
 

@@ -6,7 +6,7 @@ their domains with them, and StatefulSets replace their pods, too. Neither happe
 by one, and pods that wait are placed meanwhile.
 """
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
@@ -84,8 +84,8 @@ class Loss:
     before: View
     after: View
     services: tuple[Service, ...]
-    left_there: frozenset[str] = frozenset()
-    """The UIDs of lost pods that may stay on their silent nodes."""
+    left_there: Sequence[Pod] = ()
+    """Lost pods that may stay on their silent nodes."""
 
 
 def lose(view: View, nodes: frozenset[str], phase: Phase) -> Loss:
@@ -94,13 +94,14 @@ def lose(view: View, nodes: frozenset[str], phase: Phase) -> Loss:
     elsewhere = [pod for pod in ending if pod.node is not None and pod.node not in nodes]
     there = view.without(elsewhere) if elsewhere else view
     after = there.with_unreachable(nodes) if phase is Phase.SILENT else there.without_nodes(nodes)
-    staying = find_left_there(view, nodes) if phase is Phase.SILENT else frozenset[str]()
-    services = tuple(_with_staying(one, staying) for one in _find_services(view, nodes, phase))
+    staying = find_left_there(view, nodes) if phase is Phase.SILENT else ()
+    uids = {pod.uid for pod in staying}
+    services = tuple(_with_staying(one, uids) for one in _find_services(view, nodes, phase))
     return Loss(phase=phase, nodes=nodes, before=view, after=after, services=services, left_there=staying)
 
 
-def _with_staying(service: Service, staying: frozenset[str]) -> Service:
-    if service.unknown is None and staying and any(pod.uid in staying for pod in service.lost):
+def _with_staying(service: Service, staying: Collection[str]) -> Service:
+    if service.unknown is None and any(pod.uid in staying for pod in service.lost):
         return replace(service, unknown=NotDeleted())
     return service
 
