@@ -735,19 +735,11 @@ def find_resilience_changes(before: ResilienceReport, after: ResilienceReport) -
 
     A workload that was not computed before has not changed. Of many that no longer hold only the worst are told.
     """
-    was, now = (_find_worst(report) for report in (before, after))
+    was, now = before.by_workload, after.by_workload
     changed = [loss for workload, loss in now.items() if workload in was and was[workload].holds != loss.holds]
     lost = sorted((loss for loss in changed if not loss.holds), key=attrgetter("badness"))
     regained = sorted((loss for loss in changed if loss.holds), key=attrgetter("badness"))
     yield from map(ResilienceChanged, (*lost[:_MOST_CHANGES], *regained[:_MOST_CHANGES]))
-
-
-def _find_worst(report: ResilienceReport) -> Mapping[Reference, WorstLoss]:
-    worst: dict[Reference, WorstLoss] = {}
-    for loss in report.worst.losses:
-        if loss.workload not in worst or loss.badness < worst[loss.workload].badness:
-            worst[loss.workload] = loss
-    return worst
 
 
 def find_rights(before: Rights, after: Rights) -> Iterator[RightsMissing | RightsGranted]:

@@ -56,17 +56,14 @@ def resilience_status(
     report: ResilienceReport, keys: Iterable[str], workloads: Collection[Reference]
 ) -> ResilienceStatus:
     """Convert a report to its entry; `keys` are those that the policy asks for, `workloads` those of the last cycle."""
-    worst: dict[Reference, WorstLoss] = {}
-    for loss in report.worst.losses:
-        if not loss.holds and (loss.workload not in worst or loss.badness < worst[loss.workload].badness):
-            worst[loss.workload] = loss
-    shown = sorted(worst.values(), key=lambda loss: loss.badness)[:_MOST]
+    lacking = {workload: loss for workload, loss in report.by_workload.items() if not loss.holds}
+    shown = sorted(lacking.values(), key=lambda loss: loss.badness)[:_MOST]
     known = report.worst.workloads
     return ResilienceStatus(
         keys=tuple(sorted(keys)),
         as_of=report.as_of,
         workloads=len(known),
-        holding=len(known - worst.keys()),
+        holding=len(known - lacking.keys()),
         not_computed=sum(workload not in known for workload in workloads),
         domains_left_out=report.worst.left_out,
         problem=report.problem,

@@ -1,6 +1,6 @@
 """The worst loss of each workload, for each key and phase, against what must be left of it."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -66,6 +66,15 @@ class ResilienceReport:
     as_of: datetime | None = None
     worst: Worst = _NOTHING
     problem: str = ""
+
+    @property
+    def by_workload(self) -> Mapping[Reference, WorstLoss]:
+        """The worst loss of each workload, over all keys and phases."""
+        worst: dict[Reference, WorstLoss] = {}
+        for loss in self.worst.losses:
+            if loss.workload not in worst or loss.badness < worst[loss.workload].badness:
+                worst[loss.workload] = loss
+        return worst
 
 
 NOTHING_COMPUTED: Final = ResilienceReport()
