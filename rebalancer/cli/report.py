@@ -25,7 +25,7 @@ from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.workloads import BUILT_IN
-from rebalancer.planning.plan import narrow_plan
+from rebalancer.planning.plan import Plan, narrow_plan
 from rebalancer.planning.planner import find_relaxations
 from rebalancer.prevention.findings import find_scale_down_findings
 from rebalancer.reporting.text.report import report_map_text, report_text
@@ -106,20 +106,23 @@ def run(args: argparse.Namespace) -> int:
     if options.output == "name":
         write_lines(_unsatisfied_names(document))
     else:
-        held = local_storage_line(narrow_plan(evaluation.plan, workloads).refusals)
-        write_document(document, options.output, lambda: _make_text(document, held, cluster, options, args))
+
+        def text() -> str:
+            return _make_text(document, narrow_plan(evaluation.plan, workloads), cluster, options, args)
+
+        write_document(document, options.output, text)
     if not args.fail_on:
         return Exit.FINE
     return _exit_code(document, args.fail_on, cluster.snapshot, chose_nothing=workloads is not None and not workloads)
 
 
 def _make_text(
-    document: ReportDocument, held: str, cluster: LoadedCluster, options: ReadOptions, args: argparse.Namespace
+    document: ReportDocument, made: Plan, cluster: LoadedCluster, options: ReadOptions, args: argparse.Namespace
 ) -> str:
     layout, head = options.layout, cluster.head()
     if document.map is not None:
         return report_map_text(document, document.map, layout, head=head, rules=bool(args.map))
-    wide = options.output == "wide"
+    held, wide = local_storage_line(made.refusals), options.output == "wide"
     return report_text(document, held, layout, head=head, most=options.most, wide=wide)
 
 

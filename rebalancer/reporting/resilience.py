@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
+from rebalancer.documents.document import WorkloadName
 from rebalancer.documents.phrases import ago
 from rebalancer.documents.resilience_status import ResilienceStatus
 from rebalancer.model.words import plural, short_key
@@ -41,7 +42,7 @@ def worst_rows(status: ResilienceStatus) -> Sequence[Sequence[str]]:
     """Return the cells of the worst losses, one for each workload that would have less than is required."""
     return [
         (
-            f"{loss.namespace}/{loss.workload.name} ({loss.workload.kind})",
+            name_workload(loss.namespace, loss.workload),
             f"{short_key(loss.key)} {loss.domain}, {loss.phase}",
             f"{loss.now} of {loss.wanted}",
             then_text(loss.guaranteed, loss.possible),
@@ -50,6 +51,11 @@ def worst_rows(status: ResilienceStatus) -> Sequence[Sequence[str]]:
         )
         for loss in status.losses
     ]
+
+
+def name_workload(namespace: str, workload: WorkloadName) -> str:
+    """Name a workload in a row of losses: `shop/web (Deployment)`."""
+    return f"{namespace}/{workload.name} ({workload.kind})"
 
 
 def then_text(guaranteed: int, possible: int) -> str:

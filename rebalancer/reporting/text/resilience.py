@@ -15,7 +15,7 @@ from rebalancer.documents.resilience import (
     WorkloadChanges,
 )
 from rebalancer.model.words import name_list, plural, short_key
-from rebalancer.reporting.resilience import then_text
+from rebalancer.reporting.resilience import name_workload, then_text
 from rebalancer.reporting.text.layout import PLAIN, TextLayout, join_lines, more_text
 
 _COLUMNS: Final = ("SERVICE", "IF LOST", "LEFT AT ONCE", "LEFT THEN", "WHY NOT ALL")
@@ -112,7 +112,9 @@ def _summary(document: ResilienceDocument, rows: Sequence[_Row]) -> Iterator[str
 
 def _find_minorities(rows: Sequence[_Row], document: ResilienceDocument) -> Iterator[str]:
     """Name the workloads that a loss leaves without a majority of their pods until these come back, if they do."""
-    names = sorted({_name(row.left) for row in rows if not row.left.keeps_majority})
+    names = sorted(
+        {name_workload(row.left.namespace, row.left.workload) for row in rows if not row.left.keeps_majority}
+    )
     if names:
         have = "has" if document.workloads == 1 else "have"
         yield (
@@ -137,7 +139,7 @@ def _phase_text(phase: str, rows: Sequence[_Row], document: ResilienceDocument) 
 def _cells(row: _Row) -> Sequence[str]:
     left = row.left
     return (
-        _name(left),
+        name_workload(left.namespace, left.workload),
         f"{short_key(row.loss.key)} {row.loss.value}{_others_text(row.others)}, {row.loss.phase}",
         f"{left.now} of {left.wanted}",
         f"{then_text(left.guaranteed, left.possible)} of {left.wanted}",
@@ -150,10 +152,6 @@ def _others_text(others: Sequence[str]) -> str:
         return ""
     more = len(others) - _MOST_OTHERS
     return f" (also {', '.join(others[:_MOST_OTHERS])}{f' and {more} more' if more > 0 else ''})"
-
-
-def _name(left: RemainingWorkload) -> str:
-    return f"{left.namespace}/{left.workload.name} ({left.workload.kind})"
 
 
 def changed_loss_text(row: ChangedLossEntry) -> str:
@@ -170,7 +168,7 @@ def changed_loss_lines(changed: LossesChanged | None) -> Iterator[str]:
     if changed is None:
         return
     for row in changed.rows:
-        yield f"{row.namespace}/{row.workload.name} ({row.workload.kind}): {changed_loss_text(row)}"
+        yield f"{name_workload(row.namespace, row.workload)}: {changed_loss_text(row)}"
     yield from unlisted_loss_lines(changed)
 
 
