@@ -40,12 +40,13 @@ class Programs:
 
     def __init__(self, competition: Competition, takers: Takers, work: int) -> None:
         self._competition, self._takers, self._work = competition, takers, work
-        self._made: dict[tuple[int, ...], GamePrograms | None] = {}
+        self._made: dict[int, GamePrograms | None] = {}
         self._last: tuple[int, GamePrograms | TooLarge] | None = None
         self._groups = Groups(competition, takers)
         self._left, self._nodes_left = takers.sizes.all_groups, takers.sizes.all_nodes
         self._members: dict[int, tuple[int, ...]] = {}
-        self._alone: dict[tuple[int, ...], bool] = {}
+        self._same: dict[tuple[int, ...], tuple[int, ...]] = {}
+        self._alone: dict[int, bool] = {}
         self._most: dict[object, int] = {}
         self._fewest: dict[object, tuple[int, Fact | None]] = {}
 
@@ -92,15 +93,20 @@ class Programs:
         return TooLarge(len(self._find_members(number)), len(self._competition.places[number]))
 
     def _describe(self, number: int) -> object:
-        """Return all by which a program tells one service from others; that is its number where rules count others."""
+        """Return all by which a program tells one service from others; that is its number where rules count others.
+
+        And where no program over nodes is made: thousands of nodes are domains, and to compare these takes longer.
+        """
+        if self._make_by_node(number) is None:
+            return number
         members = self._find_members(number)
-        if members not in self._alone:
-            self._alone[members] = all(self._takers.alone[member] for member in members)
-        if not self._alone[members]:
+        if id(members) not in self._alone:
+            self._alone[id(members)] = all(self._takers.alone[member] for member in members)
+        if not self._alone[id(members)]:
             return number
         competition, service = self._competition, self._competition.services[number]
         return (
-            members,
+            id(members),
             (
                 service.pending,
                 service.waiting,
@@ -115,11 +121,11 @@ class Programs:
     def _make_by_node(self, number: int) -> GamePrograms | None:
         """Return the program over single nodes, None where it is too large."""
         members = self._find_members(number)
-        if members not in self._made:
+        if id(members) not in self._made:
             columns = sum(len(self._competition.places[member]) for member in members)
             game = by_node(self._competition, members) if columns <= self._takers.sizes.by_node else None
-            self._made[members] = None if game is None else GamePrograms(game, self._competition, self._work)
-        return self._made[members]
+            self._made[id(members)] = None if game is None else GamePrograms(game, self._competition, self._work)
+        return self._made[id(members)]
 
     def _make_by_group(self, number: int) -> GamePrograms | TooLarge:
         """Return the program over equal nodes, the last of which is kept."""
@@ -134,7 +140,10 @@ class Programs:
         return self._last[1]
 
     def _find_members(self, number: int) -> tuple[int, ...]:
-        """Return the services of a program: those on the same nodes, and whose pods rules of these count."""
+        """Return the services of a program: those on the same nodes, and whose pods rules of these count.
+
+        Equal ones are one tuple: thousands of numbers are hashed once, not for each service.
+        """
         known = id(self._competition.places[number])
         if known not in self._members:
             members = {*self._takers.find_meeting(number), number}
@@ -144,7 +153,8 @@ class Programs:
                     new = {*self._competition.counted(rule)} - members
                     members |= new
                     counted += new
-            self._members[known] = tuple(sorted(members))
+            found = tuple(sorted(members))
+            self._members[known] = self._same.setdefault(found, found)
         return self._members[known]
 
 
