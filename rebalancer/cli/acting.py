@@ -7,8 +7,10 @@ from functools import cached_property
 from rebalancer.documents.next_cycle import foretell
 from rebalancer.documents.status import BlockedNamespace, StatusDocument
 from rebalancer.engine import Evaluation
-from rebalancer.model.moves import NO_MEMORY, Memory
+from rebalancer.model.moves import NO_MEMORY, Memory, MoveState
+from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.fates import Fates
+from rebalancer.tracking.moves import note_remaining
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,16 @@ class Acting:
     def admit(self, evaluation: Evaluation) -> Fates:
         """Return the fates of a plan: what it does not send in its next cycle waits."""
         return foretell(evaluation, self.status) if self.status is not None else evaluation.plan.fates
+
+    def remember(self, snapshot: Snapshot) -> Memory:
+        """Return what the next leader will know of the cluster.
+
+        Where none leads, an eviction that is stored as planned and whose pod is there was not carried out: without a
+        look at the pod it would count as evicted, and its workload as repaired. Reads the Lease if there is such a one.
+        """
+        planned = {move.uid for move in self.memory.moves if move.state is MoveState.PLANNED}
+        remaining = {pod.uid for pod in snapshot.pods if pod.uid in planned and not pod.terminating} if planned else ()
+        return note_remaining(self.memory, remaining) if remaining and not self.is_led() else self.memory
 
     @cached_property
     def line(self) -> str:

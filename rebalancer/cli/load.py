@@ -135,7 +135,7 @@ def load_cluster(options: ReadOptions) -> LoadedCluster:
         mode = options.policy.mode
         acting = _act_on_file(mode) if cluster is None else cluster.read_acting(mode)
     with progress("planning"):
-        memory = None if cluster is None else acting.memory
+        memory = None if cluster is None else acting.remember(snapshot)
         return _plan(options, _with_team_maps(snapshot, options, cluster), profile, acting, memory)
 
 
