@@ -192,6 +192,8 @@ def kube_controller_manager(site: Site) -> Command:
         f"--service-account-private-key-file={site.signing_key}",
         # Published to every namespace as `kube-root-ca.crt`.
         f"--root-ca-file={site.ca_file}",
+        # A busy machine may keep heartbeats back for a minute; tests that lose nodes say so in the nodes' conditions.
+        "--node-monitor-grace-period=10m",
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
         *_switch_on("feature-gates", site.options.features),
