@@ -171,6 +171,7 @@ class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
     `attempts` are all methods that were tried, in order. `proof` says why no fewer evictions are enough, and why the
     repair may take more, null where no number of evictions is known. `certainty` says whether the scheduler is forced
     to place the replacements there, "" where there is no step. `brief` is what stands in the way in a few words.
+    `withoutNode`: no rule is violated, since pods are counted where they are placed: pods of it wait for a node.
     """
 
     namespace: Text
@@ -198,6 +199,7 @@ class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
     step: Annotated[int, Meta(ge=1)] | None = None
     certainty: str = ""
     brief: str = ""
+    without_node: bool = False
 
     @property
     def is_repairable(self) -> bool:
@@ -463,6 +465,7 @@ def _planned_group(
         ends_with=ends_with,
         method=group.method,
         attempts=tuple(search_attempt(attempt) for attempt in group.attempts),
+        without_node=not planning_scope.is_violated(group.component),
         step=step,
         certainty=certain,
         brief=_brief(group),

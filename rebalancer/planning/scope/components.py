@@ -251,6 +251,15 @@ def needs_repair(component: Component, act_on: ActOn, stuck: frozenset[str]) -> 
     return False
 
 
+def is_violated(component: Component) -> bool:
+    """Return whether a constraint, hard or soft, a limit or a term of a component is violated, preferred or not."""
+    return (
+        needs_repair(component, tuple(WhenUnsatisfiable), frozenset())
+        or any(limit.state is not State.SATISFIED for limit in component.limits)
+        or any(term.violated for term in component.preferred)
+    )
+
+
 # Many branches: union-find over groups and limits: gather, join, and hand out.
 def _join(groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], owners: set[str]) -> Iterable[Component]:
     """Put the groups and limits of one namespace together where they count the same pods."""

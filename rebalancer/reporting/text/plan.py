@@ -147,15 +147,19 @@ class _PlanText:
         return "Nothing to repair is known." if self._plan.unknown else "Nothing to repair."
 
     def _without_number(self) -> Iterator[str]:
-        """Yield the violations for which no number of evictions is known: they wait, or cannot be repaired."""
+        """Yield what has no number of evictions: violations that wait or cannot be repaired, pods without a node."""
         unknown = [group for group in self._plan.groups if not group.evictions and not _decided(group)]
-        waiting = [group for group in unknown if group.state == State.VIOLATED]
+        violated = [group for group in unknown if not group.without_node]
+        waiting = [group for group in violated if group.state == State.VIOLATED]
         if waiting:
             verb = "waits" if len(waiting) == 1 else "wait"
             yield f"{plural(len(waiting), 'violation')} {verb} ({_reasons(waiting)})"
-        others = [group for group in unknown if group.state != State.VIOLATED]
+        others = [group for group in violated if group.state != State.VIOLATED]
         if others:
             yield f"{plural(len(others), 'violation')} cannot be repaired ({_reasons(others)})"
+        without = [group for group in unknown if group.without_node]
+        if without:
+            yield f"pods wait for a node ({_reasons(without)})"
 
     def _closing(self, has_groups: bool) -> Iterator[str]:
         satisfied, unplanned, unknown = self._plan.satisfied, self._plan.unplanned, len(self._plan.unknown)

@@ -469,6 +469,18 @@ def changed(name: str, phase: Phase, before: tuple[int, int], after: tuple[int, 
     )
 
 
+def test_where_only_a_pod_finds_no_node_no_violation_is_counted() -> None:
+    """Pods are counted where they are placed: the status says of the same state that no rule is violated."""
+    blueprint = a_cluster("ab", on={"a-1": 2, "b-1": 2, "c-1": 1}, spread={ZONE: 1}, replicas=6)
+    blueprint.node("c-1", zone="c", cpu=100)
+    simulation = Simulation(SimulatedCluster(blueprint.snapshot(), seed=1), generous())
+    simulation.cycles(2)  # the sixth pod is created
+    assert simulation.runner.state.cycle is not None
+    seen = look(simulation.runner.state.cycle.snapshot, generous())
+    assert seen.text().splitlines()[1] == "0 pods to move now, pods wait for a node (default/web: NoCapacity)"
+    assert [group.without_node for group in plan_document(seen.plan, seen.snapshot, acting="").groups] == [True]
+
+
 def test_what_a_lost_zone_leaves_is_said_with_each_repair() -> None:
     """For certain and, where that is another number, at best; what is not listed or computed in a line below."""
     snapshot = a_cluster("abc", 2, {"a-1": 5, "b-1": 4}, spread={ZONE: 1}).snapshot()
