@@ -39,7 +39,10 @@ CONTROLLER: Final = "a running controller"
 ARGO_CD: Final = "Argo CD"
 """What the blocks need that `tests/cluster/test_quick_start.py` runs."""
 
-FAILS: Final = {"rebalancer policy validate docs/examples/mistaken-policy.yaml": 1}
+FAILS: Final = {
+    "rebalancer policy validate docs/examples/mistaken-policy.yaml": 1,
+    "rebalancer lint docs/examples/mistakes.yaml": 3,
+}
 """The exit codes of commands whose error a page shows."""
 
 RUNBOOKS: Final = [page for page in PAGES_BY_HAND if page.startswith("deploy/runbooks/")]
@@ -50,7 +53,7 @@ _BLOCK: Final = re.compile(
     r"^(?:<!-- needs: (?P<needs>[^>]*) -->\n)?```console\n(?P<text>.*?)^```", re.DOTALL | re.MULTILINE
 )
 _READS_A_FILE: Final = re.compile(
-    r"rebalancer (?:suggest|policy) |rebalancer demo$|rebalancer [a-z]+ .*--snapshot docs/|"
+    r"rebalancer (?:lint|suggest|policy) |rebalancer demo$|rebalancer [a-z]+ .*--snapshot docs/|"
     r"rebalancer simulate --scenario "
 )
 

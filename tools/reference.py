@@ -34,6 +34,8 @@ from rebalancer.documents.resilience import ResilienceDocument
 from rebalancer.documents.simulation import SimulationDocument
 from rebalancer.documents.status import StatusDocument
 from rebalancer.documents.suggestion import SuggestionDocument
+from rebalancer.lint.document import LintDocument
+from rebalancer.lint.finding import Rule
 from rebalancer.model.events import Event, EventReason, Regarding
 from rebalancer.model.moves import MoveState
 from rebalancer.model.nodes import DRAINING, LEAVING_TAINTS, UNSERVICEABLE_CONDITIONS, UNSERVICEABLE_TAINTS
@@ -65,6 +67,7 @@ DOCUMENTS: Final[Mapping[str, type[Struct]]] = {
     "history": HistoryDocument,
     "trend": TrendDocument,
     "check": CheckDocument,
+    "lint": LintDocument,
 }
 """The documents that scripts may rely on, by the name of their schema."""
 
@@ -349,6 +352,11 @@ def findings() -> str:
     return table(("kind", "meaning"), [(f"`{kind}`", FINDINGS[kind]) for kind in FindingKind])
 
 
+def lint_rules() -> str:
+    """List the rules of lint, each with a heading that messages name."""
+    return "\n".join(f"### {rule}\n\n{rule.meaning}\n" for rule in Rule)
+
+
 def node_taints() -> str:
     """List the taints and conditions of nodes that are no targets."""
     rows = [(f"taint `{key}`", what) for key, what in (*LEAVING_TAINTS.items(), *UNSERVICEABLE_TAINTS.items())]
@@ -460,13 +468,15 @@ PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "moves": moves,
     "way": drawing,
     "chart-values": chart_values,
+    "lint-rules": lint_rules,
     "held-on-servers": held_on_servers,
     "caught-on-servers": caught_on_servers,
 }
 _OF_DESIGN: Final = frozenset({"moves", "way", "held-on-servers", "caught-on-servers"})
 PAGES: Final[Mapping[str, frozenset[str]]] = {
-    "docs/reference.md": frozenset(PARTS) - _OF_DESIGN - {"chart-values"},
+    "docs/reference.md": frozenset(PARTS) - _OF_DESIGN - {"chart-values", "lint-rules"},
     "docs/design.md": _OF_DESIGN,
+    "docs/lint.md": frozenset({"lint-rules"}),
     "deploy/chart/rebalancer/README.md": frozenset({"chart-values"}),
 }
 """The pages, and the parts that each must hold."""

@@ -64,6 +64,11 @@ VERBS = (
         module="rebalancer.cli.resilience",
     ),
     Verb(
+        name="lint",
+        summary="What manifests will do, before they are deployed: rollouts that wedge, drains that never end",
+        module="rebalancer.cli.lint",
+    ),
+    Verb(
         name="suggest",
         summary="Which spread constraints enforce a share limit, whether they guarantee it, and what they cost",
         module="rebalancer.cli.suggest",

@@ -70,6 +70,16 @@ class DisruptionBudget(Struct, frozen=True, gc=False, kw_only=True):
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
 
+    def desired_of(self, expected: int) -> int:
+        """Return how many of the expected pods must stay healthy.
+
+        Percentages round up, also those of unavailable ones. Source: `pkg/controller/disruption/disruption.go`
+        (getExpectedPodCount), GetScaledValueFromIntOrPercent.
+        """
+        if self.max_unavailable is not None:
+            return max(0, expected - _resolve_amount(self.max_unavailable, expected))
+        return _resolve_amount(self.min_available or 0, expected)
+
     @property
     def remedy(self) -> str:
         """What makes a budget computable again: only the size of the pods' controllers can be what is missing.
@@ -82,6 +92,13 @@ class DisruptionBudget(Struct, frozen=True, gc=False, kw_only=True):
             "Narrow its selector to pods whose controllers have the scale subresource, which a Job, for one, has not, "
             "or set minAvailable to a number of pods"
         )
+
+
+def _resolve_amount(amount: int | str, expected: int) -> int:
+    """Resolve a number or a percentage."""
+    if isinstance(amount, int):
+        return amount
+    return -(-int(amount.removesuffix("%")) * expected // 100)
 
 
 class Namespace(Struct, frozen=True, gc=False, kw_only=True):

@@ -50,7 +50,7 @@ def compute_status(
     expected = _count_expected_pods(budget, matched, workload)
     if expected is None:
         return structs.replace(budget, allowed=0, synced=False, observed_generation=budget.generation)
-    desired = _count_desired_healthy(budget, expected)
+    desired = budget.desired_of(expected)
     waited_for = {name for name, _ in disrupted}
     healthy = sum(pod.ready and not pod.terminating and pod.name not in waited_for for pod in matched)
     return structs.replace(
@@ -88,19 +88,6 @@ def _count_expected_pods(
             return None
         scales[scale.controller] = scale.replicas
     return sum(scales.values())
-
-
-def _count_desired_healthy(budget: DisruptionBudget, expected: int) -> int:
-    if budget.max_unavailable is not None:
-        return max(0, expected - _resolve_amount(budget.max_unavailable, expected))
-    return _resolve_amount(budget.min_available or 0, expected)
-
-
-def _resolve_amount(amount: int | str, expected: int) -> int:
-    """Resolve a number or a percentage; both bounds round up (GetScaledValueFromIntOrPercent)."""
-    if isinstance(amount, int):
-        return amount
-    return -(-int(amount.removesuffix("%")) * expected // 100)
 
 
 class Disruptions:

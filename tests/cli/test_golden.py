@@ -53,6 +53,8 @@ COMMANDS = {
     "simulate-each": ("simulate", "--snapshot", EXAMPLE, "--each", "topology.kubernetes.io/zone"),
     "resilience": ("resilience", "--snapshot", EXAMPLE),
     "resilience-web": ("resilience", "web", "--snapshot", EXAMPLE),
+    "lint": ("lint", "docs/examples/mistakes.yaml"),
+    "lint-sarif": ("lint", "-o", "sarif", "docs/examples/mistakes.yaml"),
     "suggest": ("suggest", "--limit", "<1/3", "--size", "10", "--domains", "6"),
     "suggest-nothing": ("suggest", "--limit", "<1/3", "--size", "6", "--domains", "3"),
     "policy-validate": ("policy", "validate", "docs/examples/limits.yaml"),
@@ -89,7 +91,7 @@ SERVERS: dict[str, Callable[[], Handler]] = {
 SAME = {"plan-wide": "plan", "report-wide": "report"}
 """Those that print what another one does."""
 
-DOCUMENTS = {"policy-show", "snapshot", "completion"}
+DOCUMENTS = {"policy-show", "snapshot", "completion", "lint-sarif"}
 """These print what another program reads."""
 
 WORDS = [(verb.name,) for verb in VERBS] + [("policy", name) for name in ("validate", "show", "schema")]

@@ -1,7 +1,7 @@
 """The schemas in config/ describe the documents that the program really writes."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import redirect_stdout
 from dataclasses import replace
 from datetime import timedelta
@@ -13,6 +13,7 @@ import jsonschema
 import pytest
 from msgspec import Struct, structs
 
+from rebalancer.adapters.files.manifests import read_manifests
 from rebalancer.advice.suggestion import SuggestionRequest
 from rebalancer.checks.document import check_document
 from rebalancer.checks.results import check_monitoring, check_server
@@ -30,6 +31,10 @@ from rebalancer.documents.resilience import resilience_document
 from rebalancer.documents.suggestion import suggestion_document
 from rebalancer.engine import evaluate
 from rebalancer.history.trend import Trend, extend_trend
+from rebalancer.lint.check import lint
+from rebalancer.lint.document import lint_document
+from rebalancer.lint.finding import Finding
+from rebalancer.lint.manifest import Manifests
 from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
@@ -69,6 +74,12 @@ def skewed() -> Snapshot:
     return blueprint.snapshot()
 
 
+def find_mistakes(snapshot: Snapshot) -> Sequence[Finding]:
+    """Return findings, none beside an empty snapshot: nothing is of it."""
+    mistakes = ROOT / "docs" / "examples" / "mistakes.yaml"
+    return lint(Manifests(tuple(read_manifests(mistakes.read_text(), "mistakes.yaml")))) if snapshot.pods else ()
+
+
 def empty() -> Snapshot:
     """Nothing at all."""
     return Snapshot(taken_at=START)
@@ -96,6 +107,7 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
     yield "report", text(full_report(view, assessment, made, RULES, lost=lost))
     wish = SuggestionRequest(share=Share.of("<1/3"), size=6, zones=(2, 2, 2), key=HOSTNAME, group_size=2)
     yield "suggestion", text(suggestion_document(wish))
+    yield "lint", text(lint_document(find_mistakes(snapshot), files=1, objects=3))
     for workload in snapshot.workloads:
         reference = Reference(workload.namespace, workload.kind, workload.name)
         yield "explanation", text(explain_workload(reference, assessment, made, snapshot))

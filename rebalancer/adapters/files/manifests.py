@@ -1,0 +1,250 @@
+"""Reads manifests as people write them, and as kustomize and `helm template` print them: YAML or JSON, many documents.
+
+Unlike a snapshot, each field keeps its line, and what cannot be read is a finding of its own: a mistake in one file
+hides nothing of the others. Lines are looked up in the tree of the parser, only for what is shown.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+import yaml
+
+from rebalancer.decoding import wire
+from rebalancer.decoding.errors import MalformedObject
+from rebalancer.decoding.interning import Interner
+from rebalancer.decoding.kinds import KIND_NAMED
+from rebalancer.decoding.lists import decode
+from rebalancer.decoding.workloads import decode_deployment
+from rebalancer.lint.manifest import ROOT, Manifest, Path
+from rebalancer.model.cluster import DisruptionBudget
+from rebalancer.model.snapshot import Fault
+from rebalancer.model.workloads import BUILT_IN, Workload
+
+_DEEPEST: Final = 64
+_MOST_VALUES: Final = 1_000_000
+"""In a file; those of anchors count at each use. A file of 2,000 Deployments has a tenth of it."""
+
+_TAG: Final = "tag:yaml.org,2002:"
+_IGNORE: Final = re.compile(r"#\s*rebalancer-lint:\s*ignore=([a-z,-]+)")
+_TEMPLATE_BRACES: Final = re.compile(r"\{\{.*\}\}")
+
+_TEMPLATE: Final[Path] = ("spec", "template")
+_TEMPLATES: Final[Mapping[str, Path]] = {
+    "Pod": ROOT,
+    "CronJob": ("spec", "jobTemplate", "spec", "template"),
+}
+"""Where a kind has its pod template, unless at `spec.template`."""
+
+_ONE_EACH: Final = frozenset({"DaemonSet"})
+"""Kinds that have a pod for each node: no number of replicas, and no choice of the scheduler."""
+
+
+def read_manifests(text: str, file: str) -> Iterator[Manifest]:
+    """Yield the objects of a file; what cannot be read is one with a `problem`. Other documents are passed over."""
+    lines = text.split("\n")
+    reader = _Reader(file, lines)
+    try:
+        for root in yaml.compose_all(text, Loader=yaml.CSafeLoader):
+            yield from reader.read(root)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark is not None else 1
+        yield reader.unreadable(line, f"not valid YAML: {error.problem}{_hint(lines)}")
+    except yaml.YAMLError as error:
+        yield reader.unreadable(1, f"not valid YAML: {error}")
+    except _NoManifestError as error:
+        yield reader.unreadable(error.line, f"{error}{_hint(lines)}")
+
+
+def _hint(lines: Sequence[str]) -> str:
+    if any(_TEMPLATE_BRACES.search(line) for line in lines):
+        return "; this is a template of a chart: give what helm template prints"
+    return ""
+
+
+class _NoManifestError(Exception):
+    """What no manifest has: more values or deeper ones, or a key that is not text."""
+
+    def __init__(self, node: yaml.Node, message: str) -> None:
+        self.line = node.start_mark.line + 1
+        super().__init__(message)
+
+
+class _Reader:
+    """Reads the documents of one file."""
+
+    def __init__(self, file: str, lines: Sequence[str]) -> None:
+        self._file = file
+        self._ignores = {
+            number: frozenset(found[1].split(","))
+            for number, line in enumerate(lines, 1)
+            if "rebalancer-lint" in line and (found := _IGNORE.search(line))
+        }
+        self._intern = Interner()
+        self._values = 0
+        self._last = 0
+
+    def unreadable(self, line: int, problem: str) -> Manifest:
+        return Manifest(
+            file=self._file, kind="", namespace="", name="", value=None, find_line=lambda _: line, problem=problem
+        )
+
+    def read(self, root: yaml.Node) -> Iterator[Manifest]:
+        """Yield the objects of a document, those of a list one by one."""
+        value = self._convert(root, 0)
+        # A comment before a document belongs to it.
+        ends = root.end_mark.line + 1
+        ignores = frozenset[str]().union(*(rules for line, rules in self._ignores.items() if self._last < line <= ends))
+        self._last = ends
+        if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
+            return
+        items = value.get("items")
+        if value["kind"].endswith("List") and isinstance(items, list):
+            for number, item in enumerate(items):
+                if isinstance(item, dict) and isinstance(item.get("kind"), str):
+                    yield self._manifest(item, root, ("items", number), ignores)
+            return
+        yield self._manifest(value, root, ROOT, ignores)
+
+    def _manifest(self, value: dict[str, Any], root: yaml.Node, prefix: Path, ignores: frozenset[str]) -> Manifest:
+        kind, metadata = value["kind"], value.get("metadata")
+        names = metadata if isinstance(metadata, dict) else {}
+        template = _TEMPLATES.get(kind, _TEMPLATE)
+        template_at = template if _has_pods(value, template) else None
+        workload: Workload | None = None
+        budget: DisruptionBudget | None = None
+        problem = ""
+        if kind == "PodDisruptionBudget" or template_at is not None:
+            read = self._decode(value, kind, template_at)
+            if isinstance(read, Workload):
+                workload = read
+            elif isinstance(read, DisruptionBudget):
+                budget = read
+            else:
+                problem = read
+        return Manifest(
+            file=self._file,
+            kind=kind,
+            namespace=str(names.get("namespace") or ""),
+            name=str(names.get("name") or names.get("generateName") or ""),
+            value=value,
+            find_line=lambda path: _find_line(root, (*prefix, *path)),
+            prefix=prefix,
+            ignores=ignores,
+            template=template_at if workload is not None else None,
+            workload=workload,
+            budget=budget,
+            problem=problem,
+        )
+
+    def _decode(self, value: dict[str, Any], kind: str, template: Path | None) -> Workload | DisruptionBudget | str:
+        """Return what the model has of an object, or why it cannot be read."""
+        known = KIND_NAMED.get(kind)
+        group = str(value.get("apiVersion") or "").rpartition("/")[0]
+        if template is None or (kind in BUILT_IN and group in {"", BUILT_IN[kind]}):
+            assert known is not None
+            read = decode(known, msgspec.json.encode(_named(value)), self._intern)
+            return read.message if isinstance(read, Fault) else read
+        try:
+            owner = msgspec.convert(_as_owner(value, kind, template), type=wire.Owner)
+            return msgspec.structs.replace(decode_deployment(owner, self._intern), kind=kind, group=group)
+        except (msgspec.ValidationError, MalformedObject) as error:
+            return str(error)
+
+    def _convert(self, node: yaml.Node, depth: int) -> Any:
+        """Make values of JSON's types; what is none, such as a time, stays text."""
+        self._values += 1
+        if depth > _DEEPEST:
+            raise _NoManifestError(node, f"nested deeper than {_DEEPEST} levels")
+        if self._values > _MOST_VALUES:
+            raise _NoManifestError(node, f"more than {_MOST_VALUES:,} values, those of anchors counted at each use")
+        if isinstance(node, yaml.ScalarNode):
+            return _scalar(node)
+        if isinstance(node, yaml.SequenceNode):
+            return [self._convert(child, depth + 1) for child in node.value]
+        made: dict[str, Any] = {}
+        for key, child in node.value:
+            if key.tag == f"{_TAG}merge":
+                for source in child.value if isinstance(child, yaml.SequenceNode) else (child,):
+                    merged = self._convert(source, depth + 1)
+                    made = {**merged, **made} if isinstance(merged, dict) else made
+            elif isinstance(key, yaml.ScalarNode):
+                made[str(key.value)] = self._convert(child, depth + 1)
+            else:
+                raise _NoManifestError(key, "a key that is not text")
+        return made
+
+
+def _scalar(node: yaml.ScalarNode) -> Any:
+    text = str(node.value)
+    match node.tag.removeprefix(_TAG):
+        case "null":
+            return None
+        case "bool":
+            return text.lower() in {"true", "yes", "on"}
+        case "int" if text.lstrip("+-").isdigit():
+            return int(text)
+        case "float" if "." in text and text.replace(".", "", 1).lstrip("+-").isdigit():
+            return float(text)
+        case _:
+            return text
+
+
+def _find_line(root: yaml.Node, path: Path) -> int:
+    """Return the line of a field, that of the nearest one around it where it is not written."""
+    node, line = root, root.start_mark.line
+    for step in path:
+        if isinstance(node, yaml.MappingNode):
+            found = next(((key, child) for key, child in node.value if key.value == step), None)
+            if found is None:
+                break
+            line, node = found[0].start_mark.line, found[1]
+        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
+            node = node.value[step]
+            line = node.start_mark.line
+        else:
+            break
+    return line + 1
+
+
+def _has_pods(value: Mapping[str, Any], template: Path) -> bool:
+    """Return whether there is a pod template at a path: an object whose spec has containers."""
+    for step in (*template, "spec"):
+        inner = value.get(step) if isinstance(value, dict) else None
+        if not isinstance(inner, dict):
+            return False
+        value = inner
+    return isinstance(value.get("containers"), list)
+
+
+def _named(value: dict[str, Any]) -> dict[str, Any]:
+    """Return an object with a name: one that the API server is to generate has none."""
+    metadata = value.get("metadata")
+    metadata = metadata if isinstance(metadata, dict) else {}
+    return {**value, "metadata": {**metadata, "name": metadata.get("name") or metadata.get("generateName") or ""}}
+
+
+def _as_owner(value: dict[str, Any], kind: str, template: Path) -> dict[str, Any]:
+    """Return an object of another kind with the fields that owners share, as far as it has them."""
+    inner: Any = value
+    for step in template:
+        inner = inner[step]
+    spec = value.get("spec")
+    spec = spec if isinstance(spec, dict) else {}
+    if kind == "Pod":
+        return {"metadata": _named(value)["metadata"], "spec": {"replicas": 1, "template": inner}}
+    if kind == "CronJob":
+        spec = spec["jobTemplate"]["spec"]
+    wanted = 0 if kind in _ONE_EACH else spec.get("replicas", spec.get("parallelism", 1))
+    selector = spec.get("selector")
+    is_selector = isinstance(selector, dict) and selector.keys() <= {"matchLabels", "matchExpressions"}
+    return {
+        "metadata": _named(value)["metadata"],
+        "spec": {
+            "replicas": wanted if isinstance(wanted, int) else 1,
+            "template": inner,
+            **({"selector": selector} if is_selector else {}),
+        },
+    }

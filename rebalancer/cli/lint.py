@@ -1,0 +1,104 @@
+"""`rebalancer lint`: what manifests will do, before they are deployed. Needs no cluster."""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+from rebalancer.adapters.files.manifests import read_manifests
+from rebalancer.cli.errors import CliError, Exit, warn
+from rebalancer.cli.files import read_bytes, source_name
+from rebalancer.cli.options import add_color_argument
+from rebalancer.cli.output import write_document
+from rebalancer.cli.parsing import Parser
+from rebalancer.cli.terminal import find_layout
+from rebalancer.lint.check import lint
+from rebalancer.lint.document import LintDocument, lint_document
+from rebalancer.lint.finding import Rule, Severity
+from rebalancer.lint.manifest import Manifest, Manifests
+from rebalancer.lint.sarif import sarif
+from rebalancer.lint.text import lint_text
+
+_FORMATS: Final = ("text", "json", "yaml", "sarif")
+_NEVER: Final = "never"
+_MANIFESTS: Final = re.compile(r"\.(?:json|yaml|yml)\Z")
+
+
+def add_arguments(parser: Parser) -> None:
+    """Declare the flags."""
+    parser.epilog = "A comment in a manifest, # rebalancer-lint: ignore=RULE reason, turns a rule off for it."
+    parser.add_argument(
+        "files",
+        metavar="FILE",
+        nargs="+",
+        help="manifests in YAML or JSON, a folder of them, or - for what kustomize or helm template print",
+    )
+    parser.add_argument(
+        "--fail-on",
+        metavar="SEVERITY",
+        choices=[*Severity, _NEVER],
+        default=Severity.ERROR,
+        help="exit with 3 if there is a finding of this severity or a worse one: error, warning, info or never "
+        "(default: error)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FORMAT",
+        choices=_FORMATS,
+        default=_FORMATS[0],
+        help="text, json, yaml or sarif (default: text)",
+    )
+    add_color_argument(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print what is found."""
+    files = list(_find_files(args.files))
+    manifests = [one for file in files for one in _read(file)]
+    _warn_of_unknown_rules(manifests)
+    objects = sum(bool(one.kind) for one in manifests)
+    if not manifests:
+        raise CliError(f"no Kubernetes object in {', '.join(map(source_name, args.files))}")
+    document = lint_document(lint(Manifests(tuple(manifests))), len(files), objects)
+    if args.output == "sarif":
+        sys.stdout.write(f"{json.dumps(sarif(document), indent=2)}\n")
+    else:
+        write_document(document, args.output, lambda: lint_text(document, find_layout(args.color)))
+    return Exit.SOMETHING if _fails(document, args.fail_on) else Exit.FINE
+
+
+def _find_files(names: Sequence[str]) -> Iterator[str]:
+    """Yield files and standard input as they are named, and of folders all that may be manifests."""
+    for name in names:
+        folder = Path(name)
+        if name == "-" or not folder.is_dir():
+            yield name
+            continue
+        found = sorted(path for path in folder.rglob("*") if path.is_file() and _MANIFESTS.search(path.name))
+        if not found:
+            raise CliError(f"{folder} has no manifest (.yaml, .yml, .json)")
+        yield from map(str, found)
+
+
+def _read(file: str) -> Iterator[Manifest]:
+    data = read_bytes(file)
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise CliError(f"{source_name(file)} is not UTF-8; expected YAML or JSON") from None
+    return read_manifests(text, source_name(file))
+
+
+def _warn_of_unknown_rules(manifests: Sequence[Manifest]) -> None:
+    unknown = {(one.file, rule) for one in manifests for rule in one.ignores.difference(Rule)}
+    warn([f"{file}: rebalancer-lint: ignore={rule} names no rule" for file, rule in sorted(unknown)])
+
+
+def _fails(document: LintDocument, fail_on: str) -> bool:
+    if fail_on == _NEVER:
+        return False
+    return any(one.severity.rank <= Severity(fail_on).rank for one in document.findings)

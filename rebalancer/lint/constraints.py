@@ -1,0 +1,137 @@
+"""Spread constraints that the API server refuses, or that contradict other rules of the same template."""
+
+from collections.abc import Iterator, Sequence
+
+from rebalancer.lint.finding import Finding, Operation, Rule, Severity
+from rebalancer.lint.manifest import Manifest, Path
+from rebalancer.lint.terms import own_terms
+from rebalancer.model.labels import Operator
+from rebalancer.model.nodes import HOSTNAME
+from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsatisfiable
+from rebalancer.model.words import plural
+
+
+def check_constraints(manifest: Manifest) -> Iterator[Finding]:
+    """Yield constraints that are refused, and those that exclude other rules."""
+    workload = manifest.workload
+    if workload is None or workload.template is None or manifest.template is None:
+        return
+    at = (*manifest.template, "spec", "topologySpreadConstraints")
+    spread = workload.template.spec.spread
+    yield from _duplicates(manifest, at, spread)
+    for number, constraint in enumerate(spread):
+        path = (*at, number)
+        hard = constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
+        if constraint.min_domains is not None and not hard:
+            yield Finding(
+                rule=Rule.MIN_DOMAINS_WITHOUT_HARD,
+                severity=Severity.ERROR,
+                manifest=manifest,
+                path=(*path, "minDomains"),
+                message=f"minDomains: {constraint.min_domains} needs whenUnsatisfiable: DoNotSchedule: the API server "
+                "refuses it",
+                patch=(Operation("remove", (*path, "minDomains")),),
+            )
+        if hard:
+            yield from _pinned(manifest, path, constraint)
+    yield from _together_and_apart(manifest, at, spread)
+
+
+def _duplicates(manifest: Manifest, at: Path, spread: Sequence[SpreadConstraint]) -> Iterator[Finding]:
+    seen: dict[tuple[str, WhenUnsatisfiable], int] = {}
+    for number, constraint in enumerate(spread):
+        key = constraint.topology_key, constraint.when_unsatisfiable
+        first = seen.setdefault(key, number)
+        if first != number:
+            yield Finding(
+                rule=Rule.DUPLICATE_CONSTRAINT,
+                severity=Severity.ERROR,
+                manifest=manifest,
+                path=(*at, number),
+                message=f"a second constraint with topologyKey {key[0]} and whenUnsatisfiable {key[1]}, after that of "
+                f"line {manifest.find_line((*at, first))}: the API server refuses it",
+                patch=(Operation("remove", (*at, number)),),
+            )
+
+
+def _pinned(manifest: Manifest, path: Path, constraint: SpreadConstraint) -> Iterator[Finding]:
+    """Yield a hard constraint that wants more domains than node affinity leaves: the missing ones count as empty."""
+    assert manifest.workload is not None
+    assert manifest.workload.template is not None
+    admitted = _admitted_values(manifest, constraint.topology_key)
+    least = constraint.min_domains or 1
+    if admitted is None or admitted >= least or constraint.node_affinity_policy is not InclusionPolicy.HONOR:
+        return
+    most = admitted * constraint.max_skew
+    replicas = manifest.replicas
+    if replicas <= most or not _counts_itself(manifest, constraint):
+        return
+    yield Finding(
+        rule=Rule.CONTRADICTORY_CONSTRAINTS,
+        severity=Severity.ERROR,
+        manifest=manifest,
+        path=(*path, "minDomains"),
+        message=f"minDomains: {least}, and the pods' node selector admits {plural(admitted, 'domain')} of "
+        f"{constraint.topology_key}: the others count as empty, so that {most} of {replicas} pods find a node",
+        patch=(Operation("replace", (*path, "minDomains"), admitted),) if admitted else (),
+    )
+
+
+def _counts_itself(manifest: Manifest, constraint: SpreadConstraint) -> bool:
+    assert manifest.workload is not None
+    assert manifest.workload.template is not None
+    return constraint.selector is not None and constraint.selector.matches(manifest.workload.template.labels)
+
+
+def _admitted_values(manifest: Manifest, key: str) -> int | None:
+    """Return how many values of a label the template's nodes may have at most, None where nothing bounds them."""
+    assert manifest.workload is not None
+    assert manifest.workload.template is not None
+    affinity = manifest.workload.template.spec.node_affinity
+    if key in affinity.selector:
+        return 1
+    if affinity.required is None:
+        return None
+    values: set[str] = set()
+    for term in affinity.required:
+        named = [one.values for one in term.expressions if one.key == key and one.operator is Operator.IN]
+        if not named:
+            return None
+        values |= set(named[0]).intersection(*named[1:])
+    return len(values)
+
+
+def _together_and_apart(manifest: Manifest, at: Path, spread: Sequence[SpreadConstraint]) -> Iterator[Finding]:
+    """Yield rules that keep the template's own pods both in one domain and out of it."""
+    replicas = manifest.replicas
+    apart = {term.topology_key: path for path, term in own_terms(manifest, apart=True)}
+    for path, term in own_terms(manifest, apart=False):
+        key = term.topology_key
+        against = apart.get(key)
+        if against is not None and replicas > 1:
+            yield Finding(
+                rule=Rule.CONTRADICTORY_CONSTRAINTS,
+                severity=Severity.ERROR,
+                manifest=manifest,
+                path=path,
+                message=f"required podAffinity keeps the pods in one domain of {key}, and required podAntiAffinity "
+                f"(line {manifest.find_line(against)}) keeps them apart there: 1 of {replicas} pods finds a node",
+                patch=(Operation("remove", path),),
+            )
+        for number, constraint in enumerate(spread):
+            hard = constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
+            if hard and constraint.topology_key == key and replicas > constraint.max_skew:
+                yield Finding(
+                    rule=Rule.CONTRADICTORY_CONSTRAINTS,
+                    severity=Severity.ERROR if (constraint.min_domains or 1) > 1 else Severity.WARNING,
+                    manifest=manifest,
+                    path=path,
+                    message=f"required podAffinity keeps the pods in one domain of {key}, and a hard constraint (line "
+                    f"{manifest.find_line((*at, number))}) allows {constraint.max_skew} more there than in another "
+                    f"{_domain(key)}: with two of these {constraint.max_skew} of {replicas} pods find a node",
+                    patch=(Operation("remove", (*at, number)),),
+                )
+
+
+def _domain(key: str) -> str:
+    return "node" if key == HOSTNAME else "domain"

@@ -1,0 +1,64 @@
+"""The Lint document: the findings, as a pipeline reads them."""
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from msgspec import Meta, Struct
+
+from rebalancer.documents.document import API_VERSION, CamelCaseStruct, Number, Text
+from rebalancer.lint.finding import Finding, Operation, Severity
+
+
+class PatchOperation(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An operation of a JSON Patch (RFC 6902) against the document that has the object."""
+
+    op: Text
+    path: str
+    value: Any = None
+
+
+class LintFinding(CamelCaseStruct, frozen=True, kw_only=True):
+    """What a rule says of an object, `object` being KIND NAMESPACE/NAME, "" of a file that cannot be read.
+
+    `patch` is the smallest change after which the rule finds nothing, empty where there is none.
+    """
+
+    rule: Text
+    severity: Severity
+    file: Text
+    line: Annotated[int, Meta(ge=1)]
+    object: str
+    message: Text
+    patch: tuple[PatchOperation, ...]
+
+
+class LintDocument(CamelCaseStruct, frozen=True, kw_only=True):
+    """The findings of `objects` objects in `files` files, by file and line."""
+
+    api_version: str = API_VERSION
+    kind: str = "Lint"
+    files: Number
+    objects: Number
+    findings: tuple[LintFinding, ...]
+
+
+def lint_document(findings: Sequence[Finding], files: int, objects: int) -> LintDocument:
+    """Return the document of findings."""
+    return LintDocument(files=files, objects=objects, findings=tuple(map(_finding, findings)))
+
+
+def _finding(found: Finding) -> LintFinding:
+    manifest = found.manifest
+    return LintFinding(
+        rule=found.rule,
+        severity=found.severity,
+        file=manifest.file,
+        line=found.line,
+        object=manifest.title,
+        message=found.message,
+        patch=tuple(_operation(one, found) for one in found.patch),
+    )
+
+
+def _operation(one: Operation, found: Finding) -> PatchOperation:
+    return PatchOperation(op=one.op, path=one.pointer_in(found.manifest), value=one.value)

@@ -1,0 +1,141 @@
+"""A finding: a rule, where in which file, the fact with its numbers, and the smallest change that removes it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, NamedTuple, Self
+
+from rebalancer.lint.manifest import Manifest, Path
+
+
+class Severity(StrEnum):
+    """How bad it is: an error will be refused or get stuck; a warning will under a condition that is named."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    INFO = "info"
+
+    @property
+    def rank(self) -> int:
+        """0 for the worst."""
+        return list(Severity).index(self)
+
+
+class Rule(StrEnum):
+    """The rules; `meaning` says what each finds, in the page of rules."""
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str) -> Self:
+        """Make a member, which is its name."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.meaning = meaning
+        return member
+
+    UNREADABLE = "unreadable", "An object of a known kind that the API server would refuse: a field has a wrong type."
+    SELECTOR_MISSES_TEMPLATE = (
+        "selector-misses-template",
+        "A workload's selector does not match the labels of its own template: the API server refuses it.",
+    )
+    SPREAD_MISSES_PODS = (
+        "spread-misses-own-pods",
+        (
+            "A spread constraint's selector does not match the pods that carry it: each of them counts as none, and "
+            "where the constraint is hard, other pods decide whether it finds a node."
+        ),
+    )
+    MISSPELT_KEY = (
+        "misspelt-key",
+        (
+            "A topology key is nearly a well-known one, or an outdated one: no node may have it, and a hard constraint "
+            "then admits no node."
+        ),
+    )
+    DUPLICATE_CONSTRAINT = (
+        "duplicate-constraint",
+        "Two constraints have the same topologyKey and whenUnsatisfiable: the API server refuses the object.",
+    )
+    MIN_DOMAINS_WITHOUT_HARD = (
+        "min-domains-without-do-not-schedule",
+        "minDomains stands in a constraint that is not DoNotSchedule: the API server refuses the object.",
+    )
+    CONTRADICTORY_CONSTRAINTS = (
+        "contradictory-constraints",
+        "Rules of one template exclude each other for this number of replicas: some pods never find a node.",
+    )
+    ROLLOUT_WEDGES = (
+        "rollout-wedges",
+        (
+            "A rolling update may take no pod away before a new one is Ready, and anti-affinity keeps the new one off "
+            "the domains of the old ones: it needs one domain more than there are replicas."
+        ),
+    )
+    MISSING_MATCH_LABEL_KEYS = (
+        "missing-match-label-keys",
+        (
+            "A hard constraint counts the pods of all revisions together: after a rolling update the new ones alone "
+            "may be skewed."
+        ),
+    )
+    ANTI_AFFINITY_DOMAINS = (
+        "anti-affinity-domains",
+        "Required anti-affinity allows one pod in a domain: there must be as many domains as replicas.",
+    )
+    BUDGET_ALLOWS_NOTHING = (
+        "budget-allows-nothing",
+        (
+            "A PodDisruptionBudget never allows an eviction: no drain of a node with such a pod ends, and nothing is "
+            "repaired."
+        ),
+    )
+    BUDGETS_OVERLAP = (
+        "budgets-overlap",
+        "Two PodDisruptionBudgets select the same pods: the API server refuses every eviction of them.",
+    )
+
+
+class Operation(NamedTuple):
+    """An operation of a JSON Patch (RFC 6902) against the document; `remove` has no value."""
+
+    op: str
+    path: Path
+    value: Any = None
+
+    def pointer_in(self, manifest: Manifest) -> str:
+        """Return the path as a JSON Pointer (RFC 6901) in the document that has the object."""
+        steps = (*manifest.prefix, *self.path)
+        return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in steps)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What a rule says of a manifest, at the line of `path`; `patch` is the smallest change, empty where none helps."""
+
+    rule: Rule
+    severity: Severity
+    manifest: Manifest
+    path: Path
+    message: str
+    patch: tuple[Operation, ...] = ()
+
+    @property
+    def line(self) -> int:
+        """The line of the field that it is about."""
+        return self.manifest.find_line(self.path)
+
+
+def sort_findings(findings: Iterable[Finding]) -> Sequence[Finding]:
+    """Return findings in the order of files, lines and rules, without those that a comment turns off."""
+    kept = (one for one in findings if one.rule not in one.manifest.ignores)
+    return sorted(kept, key=lambda one: (one.manifest.file, one.line, one.severity.rank, one.rule, one.message))
+
+
+def set_field(manifest: Manifest, path: Path, value: Any) -> tuple[Operation, ...]:
+    """Return the operations that set a field, with the objects around it that are not written."""
+    for length in range(1, len(path)):
+        if manifest.find(path[:length]) is None:
+            for step in reversed(path[length:]):
+                value = {step: value}
+            return (Operation("add", path[:length], value),)
+    return (Operation("replace" if manifest.find(path) is not None else "add", path, value),)

@@ -1,0 +1,72 @@
+"""Topology keys that are nearly well-known ones, and outdated ones."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from rebalancer.assessment.name_hints import is_misspelling
+from rebalancer.lint.finding import Finding, Operation, Rule, Severity
+from rebalancer.lint.manifest import Manifest, Path
+from rebalancer.model.nodes import HOSTNAME, ZONE
+
+REGION: Final = "topology.kubernetes.io/region"
+
+_WELL_KNOWN: Final = (HOSTNAME, ZONE, REGION)
+"""Source: https://kubernetes.io/docs/reference/labels-annotations-taints/."""
+
+_OUTDATED: Final = {
+    "failure-domain.beta.kubernetes.io/zone": ZONE,
+    "failure-domain.beta.kubernetes.io/region": REGION,
+    "beta.kubernetes.io/hostname": HOSTNAME,
+}
+"""Source: the same page; clouds still set the first two of them on some nodes, and Kubernetes itself on none."""
+
+_OWN_PREFIXES: Final = ("kubernetes.io", "k8s.io")
+"""Prefixes that are Kubernetes' own, or end so: what nobody else may use is a mistake, unless it is known."""
+
+
+def check_keys(manifest: Manifest) -> Iterator[Finding]:
+    """Yield the topology keys of a template that are probably others."""
+    for path, key in topology_keys(manifest):
+        meant = _OUTDATED.get(key)
+        what = f"is outdated: new nodes have {meant}" if meant else ""
+        if meant is None:
+            meant = next((known for known in _WELL_KNOWN if _is_meant(known, key)), None)
+            what = f"is no well-known key; {meant} is"
+        if meant is not None:
+            yield Finding(
+                rule=Rule.MISSPELT_KEY,
+                severity=Severity.WARNING,
+                manifest=manifest,
+                path=path,
+                message=f"topologyKey {key} {what}: a hard rule over a key that no node has admits no node",
+                patch=(Operation("replace", path, meant),),
+            )
+
+
+def _is_meant(known: str, key: str) -> bool:
+    prefix = key.rpartition("/")[0]
+    return (not prefix or prefix.endswith(_OWN_PREFIXES) or is_misspelling(known.rpartition("/")[0], prefix)) and (
+        is_misspelling(known, key)
+    )
+
+
+def topology_keys(manifest: Manifest) -> Iterator[tuple[Path, str]]:
+    """Yield the topology keys of a template, of its spread constraints and of its pod affinity and anti-affinity."""
+    if manifest.template is None:
+        return
+    spec = (*manifest.template, "spec")
+    for number, constraint in enumerate(manifest.find((*spec, "topologySpreadConstraints")) or ()):
+        yield from _key_of(constraint, (*spec, "topologySpreadConstraints", number))
+    for kind in ("podAffinity", "podAntiAffinity"):
+        at = (*spec, "affinity", kind, "requiredDuringSchedulingIgnoredDuringExecution")
+        for number, term in enumerate(manifest.find(at) or ()):
+            yield from _key_of(term, (*at, number))
+        at = (*spec, "affinity", kind, "preferredDuringSchedulingIgnoredDuringExecution")
+        for number, term in enumerate(manifest.find(at) or ()):
+            inner = term.get("podAffinityTerm") if isinstance(term, dict) else None
+            yield from _key_of(inner, (*at, number, "podAffinityTerm"))
+
+
+def _key_of(value: object, path: Path) -> Iterator[tuple[Path, str]]:
+    if isinstance(value, dict) and isinstance(value.get("topologyKey"), str):
+        yield (*path, "topologyKey"), value["topologyKey"]

@@ -1,0 +1,81 @@
+"""A manifest: one document of a file, what the model knows of it, and on which line each field stands."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+from rebalancer.model.cluster import DisruptionBudget
+from rebalancer.model.workloads import Workload
+
+Path = tuple[str | int, ...]
+"""The way to a field: keys, and positions in lists."""
+
+ROOT: Final[Path] = ()
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Manifest:
+    """A document that is a Kubernetes object, or an item of a list, which stands at `prefix` of its document.
+
+    `value` is it as written, `find_line` returns the line of a field, or of the nearest one around it that is written.
+    `ignores` are the names of rules that comments in it turn off. `template` is the path of its pod template.
+    `workload` and `budget` are what it is, as the model has it, None of other kinds; `problem` says why a document, or
+    an object of such a kind, cannot be read.
+    """
+
+    file: str
+    kind: str
+    namespace: str
+    name: str
+    value: Any
+    find_line: Callable[[Path], int]
+    prefix: Path = ROOT
+    ignores: frozenset[str] = frozenset()
+    template: Path | None = None
+    workload: Workload | None = None
+    budget: DisruptionBudget | None = None
+    problem: str = ""
+
+    @property
+    def title(self) -> str:
+        """Its kind and name, with the namespace where it says one; "" of what is no object."""
+        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {name}".strip()
+
+    def find(self, path: Path) -> Any:
+        """Return the value at a path, None where there is none."""
+        value: Any = self.value
+        for step in path:
+            if isinstance(value, Mapping):
+                value = value.get(step)
+            elif isinstance(value, list) and isinstance(step, int) and step < len(value):
+                value = value[step]
+            else:
+                return None
+        return value
+
+    @property
+    def replicas(self) -> int:
+        """How many pods it wants: 1 of a workload that does not say so, as the API server takes it."""
+        return self.workload.replicas if self.workload is not None else 0
+
+
+@dataclass(frozen=True)
+class Manifests:
+    """All that is linted at once: what stands in other files of the same call belongs to it."""
+
+    every: tuple[Manifest, ...]
+
+    @cached_property
+    def workloads(self) -> tuple[Manifest, ...]:
+        """Those with a pod template."""
+        return tuple(one for one in self.every if one.workload is not None)
+
+    @cached_property
+    def workloads_in(self) -> Mapping[str, tuple[Manifest, ...]]:
+        """The same by namespace."""
+        found: dict[str, list[Manifest]] = {}
+        for one in self.workloads:
+            found.setdefault(one.namespace, []).append(one)
+        return {name: tuple(those) for name, those in found.items()}

@@ -1,0 +1,81 @@
+"""Rolling updates that cannot proceed, and the skew that they leave."""
+
+from collections.abc import Iterator
+
+from rebalancer.lint.finding import Finding, Rule, Severity, set_field
+from rebalancer.lint.manifest import Manifest
+from rebalancer.lint.rollout_skew import find_rollout_skew
+from rebalancer.lint.strategy import RollingUpdate, read_rolling_update
+from rebalancer.lint.terms import TEMPLATE_HASH, own_terms, splits_revisions
+from rebalancer.model.nodes import HOSTNAME
+from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
+from rebalancer.model.words import plural
+
+
+def check_rollouts(manifest: Manifest) -> Iterator[Finding]:
+    """Yield what a Deployment's rolling update does that nobody expects."""
+    update = read_rolling_update(manifest)
+    if update is None or not manifest.replicas:
+        return
+    yield from _wedged(manifest, update)
+    yield from _skewed(manifest, update)
+
+
+def _wedged(manifest: Manifest, update: RollingUpdate) -> Iterator[Finding]:
+    """Yield anti-affinity that needs a domain more than there are replicas while nothing may be taken away."""
+    if update.unavailable:
+        return
+    replicas = manifest.replicas
+    for path, term in own_terms(manifest, apart=True):
+        if splits_revisions(term.match_label_keys):
+            continue
+        noun = "node" if term.topology_key == HOSTNAME else "domain"
+        yield Finding(
+            rule=Rule.ROLLOUT_WEDGES,
+            severity=Severity.WARNING,
+            manifest=manifest,
+            path=path,
+            message=f"a rolling update of {plural(replicas, 'replica')} begins with one pod more, since "
+            f"{_unavailable(manifest)}, and required anti-affinity over {term.topology_key} keeps it off the "
+            f"{plural(replicas, noun)} of the others: it proceeds from {replicas + 1} {noun}s on, and waits for ever "
+            "on fewer",
+            patch=set_field(manifest, update.unavailable_path, 1),
+        )
+
+
+def _unavailable(manifest: Manifest) -> str:
+    """Say why no pod may be taken away first: it is written so, or a share rounds down."""
+    written = manifest.find(("spec", "strategy", "rollingUpdate", "maxUnavailable"))
+    if written is None or isinstance(written, str):
+        return f"maxUnavailable {written or '25%'} of {plural(manifest.replicas, 'replica')} is none"
+    return f"maxUnavailable is {written}"
+
+
+def _skewed(manifest: Manifest, update: RollingUpdate) -> Iterator[Finding]:
+    """Yield hard constraints that count old pods while new ones are placed."""
+    workload = manifest.workload
+    if workload is None or workload.template is None or manifest.template is None:
+        return
+    for number, constraint in enumerate(workload.template.spec.spread):
+        if not _counts_all_revisions(constraint, workload.template.labels):
+            continue
+        skew = find_rollout_skew(manifest.replicas, update.surge, update.unavailable, constraint.max_skew)
+        if skew is None or skew <= constraint.max_skew:
+            continue
+        at = (*manifest.template, "spec", "topologySpreadConstraints", number)
+        yield Finding(
+            rule=Rule.MISSING_MATCH_LABEL_KEYS,
+            severity=Severity.INFO,
+            manifest=manifest,
+            path=at,
+            message=f"while a rolling update goes on, the constraint over {constraint.topology_key} counts old pods "
+            f"and new ones together: over three domains it can end with a skew of {skew}, where maxSkew is "
+            f"{constraint.max_skew}",
+            patch=set_field(manifest, (*at, "matchLabelKeys"), [*constraint.match_label_keys, TEMPLATE_HASH]),
+        )
+
+
+def _counts_all_revisions(constraint: SpreadConstraint, labels: dict[str, str]) -> bool:
+    hard = constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
+    counts = constraint.selector is not None and constraint.selector.matches(labels)
+    return hard and counts and not splits_revisions(constraint.match_label_keys)

@@ -1,0 +1,42 @@
+"""The findings in SARIF 2.1.0, as code scanning of repositories reads them. Rules link to the page of rules."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+from urllib.parse import quote
+
+from rebalancer import __version__
+from rebalancer.lint.document import LintDocument, LintFinding
+from rebalancer.lint.finding import Rule, Severity
+
+_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
+_LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+
+
+def sarif(document: LintDocument) -> Mapping[str, Any]:
+    """Return the log of one run."""
+    rules = [{"id": rule, "shortDescription": {"text": rule.meaning}} for rule in Rule]
+    driver = {"name": "rebalancer lint", "version": __version__, "rules": rules}
+    return {
+        "$schema": _SCHEMA,
+        "version": "2.1.0",
+        "runs": [{"tool": {"driver": driver}, "results": [*_results(document.findings)]}],
+    }
+
+
+def _results(findings: Iterable[LintFinding]) -> Iterable[Mapping[str, Any]]:
+    numbers = {rule.value: number for number, rule in enumerate(Rule)}
+    for found in findings:
+        of = f"{found.object}: " if found.object else ""
+        place = {"artifactLocation": {"uri": _uri(found.file)}, "region": {"startLine": found.line}}
+        yield {
+            "ruleId": found.rule,
+            "ruleIndex": numbers[found.rule],
+            "level": _LEVELS[found.severity],
+            "message": {"text": f"{of}{found.message}"},
+            "locations": [{"physicalLocation": place}],
+        }
+
+
+def _uri(file: str) -> str:
+    """Return a file's name as a relative reference; standard input has none."""
+    return quote(file.removeprefix("./"))

@@ -1,0 +1,73 @@
+"""Selectors that miss the pods of their own template."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from rebalancer.lint.finding import Finding, Operation, Rule, Severity, set_field
+from rebalancer.lint.manifest import Manifest
+from rebalancer.model.labels import LabelSelector
+from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
+
+
+def check_selectors(manifest: Manifest) -> Iterator[Finding]:
+    """Yield selectors of a workload, and of its spread constraints, that its own pods do not match."""
+    workload = manifest.workload
+    if workload is None or workload.template is None or manifest.template is None:
+        return
+    labels = workload.template.labels
+    if workload.selector is not None and not workload.selector.matches(labels):
+        path = ("spec", "selector")
+        wanted = manifest.find((*path, "matchLabels"))
+        missing = {key: value for key, value in wanted.items() if labels.get(key) != value} if wanted else {}
+        at = (*manifest.template, "metadata", "labels")
+        yield Finding(
+            rule=Rule.SELECTOR_MISSES_TEMPLATE,
+            severity=Severity.ERROR,
+            manifest=manifest,
+            path=path,
+            message=f"its selector does not match its template's labels ({_show(labels)}): the API server refuses it",
+            patch=set_field(manifest, at, {**(manifest.find(at) or {}), **missing}) if missing else (),
+        )
+    for number, constraint in enumerate(workload.template.spec.spread):
+        if constraint.selector is None or not constraint.selector.matches(labels):
+            yield _spread_finding(manifest, number, constraint, labels)
+
+
+def _spread_finding(
+    manifest: Manifest, number: int, constraint: SpreadConstraint, labels: Mapping[str, str]
+) -> Finding:
+    assert manifest.template is not None
+    at = (*manifest.template, "spec", "topologySpreadConstraints", number)
+    field = (*at, "labelSelector")
+    what = "has no labelSelector, so it counts no pods" if constraint.selector is None else _counted(labels)
+    hard = constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
+    effect = "it spreads nothing, and other pods decide where these may go" if hard else "it spreads nothing"
+    own = manifest.find(("spec", "selector"))
+    patch: tuple[Operation, ...] = ()
+    if _selects(manifest, labels):
+        patch = set_field(manifest, field, own)
+    elif labels:
+        patch = set_field(manifest, field, {"matchLabels": dict(labels)})
+    return Finding(
+        rule=Rule.SPREAD_MISSES_PODS,
+        severity=Severity.WARNING,
+        manifest=manifest,
+        path=field if manifest.find(field) is not None else at,
+        message=f"the spread constraint over {constraint.topology_key} {what}: {effect}",
+        patch=patch,
+    )
+
+
+def _counted(labels: Mapping[str, str]) -> str:
+    return f"does not select the pods that carry it ({_show(labels)})"
+
+
+def _selects(manifest: Manifest, labels: Mapping[str, str]) -> bool:
+    selector: LabelSelector | None = manifest.workload.selector if manifest.workload is not None else None
+    written: Any = manifest.find(("spec", "selector"))
+    is_whole = isinstance(written, Mapping) and bool(written.keys() & {"matchLabels", "matchExpressions"})
+    return is_whole and selector is not None and selector.matches(labels)
+
+
+def _show(labels: Mapping[str, str]) -> str:
+    return ", ".join(f"{key}={value}" for key, value in sorted(labels.items())) or "none"

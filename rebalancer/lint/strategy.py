@@ -1,0 +1,39 @@
+"""The strategy of a Deployment's rolling update: how many pods may be too many, and how many may be missing."""
+
+from typing import Any, NamedTuple
+
+from rebalancer.lint.manifest import Manifest, Path
+
+_DEFAULT = "25%"
+
+
+class RollingUpdate(NamedTuple):
+    """Pods above the wanted number at most, and below it; `unavailable_path` is where the second stands."""
+
+    surge: int
+    unavailable: int
+    unavailable_path: Path = ("spec", "strategy", "rollingUpdate", "maxUnavailable")
+
+
+def read_rolling_update(manifest: Manifest) -> RollingUpdate | None:
+    """Return the strategy of a Deployment that updates step by step, None of other workloads.
+
+    A share of surge rounds up, one of missing pods down; both 0 is one missing pod. Source:
+    `pkg/controller/deployment/util/deployment_util.go` (ResolveFenceposts), `pkg/apis/apps/v1/defaults.go`.
+    """
+    if manifest.kind != "Deployment" or manifest.find(("spec", "strategy", "type")) == "Recreate":
+        return None
+    written = manifest.find(("spec", "strategy", "rollingUpdate")) or {}
+    replicas = manifest.replicas
+    surge = _resolve(written.get("maxSurge"), replicas, up=True)
+    unavailable = _resolve(written.get("maxUnavailable"), replicas, up=False)
+    return RollingUpdate(surge, unavailable if surge or unavailable else 1)
+
+
+def _resolve(amount: Any, replicas: int, *, up: bool) -> int:
+    """Resolve a number or a share; what is neither is refused by the API server, and counts as the default here."""
+    if isinstance(amount, int):
+        return max(0, amount)
+    text = amount if isinstance(amount, str) and amount.removesuffix("%").isdigit() else _DEFAULT
+    share = int(text.removesuffix("%")) * replicas
+    return -(-share // 100) if up else share // 100

@@ -1,0 +1,116 @@
+"""`rebalancer lint`: what it reads, what it prints, and how it ends."""
+
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import yaml
+
+from rebalancer.cli.errors import Exit
+from rebalancer.cli.main import main
+from rebalancer.documents.document import document_schema
+from rebalancer.lint.document import LintDocument
+from tests.lint.build import affinity, budget, deployment, spread, term, text
+
+ERROR = text(deployment(labels={"app": "wep"}))
+WARNING = text(deployment(affinity=affinity(apart=[term()])))
+INFO = text(deployment(6, topologySpreadConstraints=[spread()]))
+NOTHING = text(deployment())
+
+
+def lint(tmp_path: Path, written: str, *flags: str) -> int:
+    file = tmp_path / "web.yaml"
+    file.write_text(written)
+    return main(["lint", str(file), *flags])
+
+
+@pytest.mark.parametrize(
+    ("written", "fails"),
+    [(ERROR, ["error", "warning", "info"]), (WARNING, ["warning", "info"]), (INFO, ["info"]), (NOTHING, [])],
+)
+def test_it_fails_from_a_severity_on(tmp_path: Path, written: str, fails: list[str]) -> None:
+    """3 is what is found, not that it could not be looked for; without the flag it fails on errors."""
+    for severity in ("error", "warning", "info", "never"):
+        expected = Exit.SOMETHING if severity in fails else Exit.FINE
+        assert lint(tmp_path, written, "--fail-on", severity) == expected
+    assert lint(tmp_path, written) == (Exit.SOMETHING if "error" in fails else Exit.FINE)
+
+
+def test_json_and_yaml_are_one_document(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the fields that its schema has, and the operations of a JSON Patch."""
+    lint(tmp_path, WARNING, "-o", "json")
+    document = json.loads(capsys.readouterr().out)
+    lint(tmp_path, WARNING, "-o", "yaml")
+    assert yaml.safe_load(capsys.readouterr().out) == document
+    assert document.keys() == document_schema(LintDocument)["$defs"]["LintDocument"]["properties"].keys()
+    (finding,) = document["findings"]
+    assert finding.keys() == {"rule", "severity", "file", "line", "object", "message", "patch"}
+    assert finding["object"] == "Deployment shop/web"
+    fix = {"op": "add", "path": "/spec/strategy", "value": {"rollingUpdate": {"maxUnavailable": 1}}}
+    assert finding["patch"] == [fix]
+
+
+def test_a_folder_is_read_with_all_its_manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A budget in one file is held against the workload of another; other files are passed over."""
+    (tmp_path / "apps").mkdir()
+    (tmp_path / "apps" / "web.yml").write_text(NOTHING)
+    (tmp_path / "budget.json").write_text(json.dumps(budget(minAvailable=3)))
+    (tmp_path / "README.md").write_text("kind: [")
+    assert main(["lint", str(tmp_path), "-o", "json"]) == Exit.FINE
+    document = json.loads(capsys.readouterr().out)
+    assert (document["files"], document["objects"]) == (2, 2)
+    assert [one["rule"] for one in document["findings"]] == ["budget-allows-nothing"]
+
+
+def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """What kustomize and helm template print."""
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(ERROR.encode())))
+    assert main(["lint", "-"]) == Exit.SOMETHING
+    assert capsys.readouterr().out.startswith("standard input:8: error: Deployment shop/web: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("gone.yaml", None, "gone.yaml cannot be read: No such file or directory"),
+        ("empty.yaml", b"", "no Kubernetes object in "),
+        ("values.yaml", b"replicas: 3\n", "no Kubernetes object in "),
+        ("utf-16.yaml", "kind: Pod".encode("utf-16"), "is not UTF-8; expected YAML or JSON"),
+    ],
+)
+def test_what_holds_no_manifest_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes | None, message: str
+) -> None:
+    """Nothing found is not the same as nothing looked at."""
+    file = tmp_path / name
+    if content is not None:
+        file.write_bytes(content)
+    assert main(["lint", str(file)]) == Exit.ERROR
+    assert message in capsys.readouterr().err
+
+
+def test_a_folder_without_manifests_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is probably another folder that was meant."""
+    assert main(["lint", str(tmp_path)]) == Exit.ERROR
+    assert "has no manifest (.yaml, .yml, .json)" in capsys.readouterr().err
+
+
+def test_a_comment_that_names_no_rule_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Else a misspelt one would leave people wondering."""
+    assert lint(tmp_path, f"# rebalancer-lint: ignore=rollout-wedge spare nodes\n{WARNING}") == Exit.FINE
+    printed = capsys.readouterr()
+    assert "[rollout-wedges]" in printed.out
+    assert "web.yaml: rebalancer-lint: ignore=rollout-wedge names no rule" in printed.err
+
+
+def test_a_manifests_text_cannot_write_to_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No line of its own, and no colour."""
+    made = deployment(
+        topologySpreadConstraints=[spread(labelSelector={"matchLabels": {"a": "b"}}, topologyKey="x\x1b[31m\ny")]
+    )
+    lint(tmp_path, text(made))
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert not any(line.startswith("y ") for line in shown.splitlines())

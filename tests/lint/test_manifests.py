@@ -1,0 +1,131 @@
+"""How manifests are read: lines, lists, other kinds, comments, and what cannot be read."""
+
+from textwrap import dedent
+
+import pytest
+
+from rebalancer.lint.check import lint
+from rebalancer.lint.finding import Rule
+from rebalancer.lint.manifest import Manifests
+from tests.lint.build import affinity, deployment, manifests, spread, term, text
+
+WEDGED = """
+    apiVersion: apps/v1
+    kind: Deployment
+    metadata:
+      name: web
+    spec:
+      replicas: 2
+      selector: &own
+        matchLabels: {app: web}
+      template:
+        metadata: {labels: {app: web}}
+        spec:
+          containers: [{name: web, image: web}]
+          affinity:
+            podAntiAffinity:
+              requiredDuringSchedulingIgnoredDuringExecution:
+              - topologyKey: kubernetes.io/hostname
+                labelSelector: *own
+"""
+
+
+def read(written: str) -> Manifests:
+    return manifests(dedent(written))
+
+
+def rows(written: str) -> list[tuple[int, str]]:
+    return [(one.line, one.rule) for one in lint(read(written))]
+
+
+def test_a_finding_stands_at_the_line_of_its_field() -> None:
+    """In the second document of a file, and where the field is an anchor's."""
+    assert rows(f"apiVersion: v1\nkind: Service\nmetadata: {{name: web}}\n---{dedent(WEDGED)}") == [
+        (20, Rule.ROLLOUT_WEDGES)
+    ]
+
+
+def test_json_is_read_as_well() -> None:
+    """With the lines of its text."""
+    made = '{"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "web"},\n'
+    assert rows(f'{made}"spec": {{"selector": {{}},\n"maxUnavailable": 0}}}}') == [(3, Rule.BUDGET_ALLOWS_NOTHING)]
+
+
+def test_objects_of_a_list_have_changes_in_their_document() -> None:
+    """As `kubectl get -o yaml` prints them."""
+    written = text({"apiVersion": "v1", "kind": "List", "items": [deployment(affinity=affinity(apart=[term()]))]})
+    (one,) = lint(manifests(written))
+    assert [operation.pointer_in(one.manifest) for operation in one.patch] == ["/items/0/spec/strategy"]
+    assert one.line == written.splitlines().index("            - topologyKey: kubernetes.io/hostname") + 1
+
+
+def test_a_comment_turns_a_rule_off_for_its_document() -> None:
+    """Within it, or right before it; not for the next one."""
+    comment = "# rebalancer-lint: ignore=rollout-wedges there are spare nodes\n"
+    document = dedent(WEDGED)
+    assert rows(f"{comment}{document}") == []
+    assert rows(document.replace("spec:\n  replicas", f"spec: {comment}  replicas")) == []
+    assert [rule for _, rule in rows(f"{comment}{document}---{document}")] == [Rule.ROLLOUT_WEDGES]
+    assert [rule for _, rule in rows(f"{document}---\n{comment}{document}")] == [Rule.ROLLOUT_WEDGES]
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("Pod", {"spec": {"containers": [{"name": "web"}], "topologySpreadConstraints": [spread(labelSelector=None)]}}),
+        ("CronJob", {"spec": {"jobTemplate": {"spec": {"template": deployment()["spec"]["template"]}}}}),
+        ("CloneSet", {"spec": {"replicas": 3, "template": deployment()["spec"]["template"]}}),
+        ("DaemonSet", {"spec": {"selector": {}, "template": deployment()["spec"]["template"]}}),
+        ("Job", {"spec": {"selector": {"app": "not a selector"}, "template": deployment()["spec"]["template"]}}),
+    ],
+)
+def test_every_kind_with_a_pod_template_is_read(kind: str, body: dict[str, object]) -> None:
+    """Whatever it is called, and whatever else its spec has."""
+    made = {"apiVersion": "example.com/v1", "kind": kind, "metadata": {"generateName": "web-"}, **body}
+    (one,) = manifests(text(made)).every
+    assert one.problem == ""
+    assert (one.title, one.workload is not None) == (f"{kind} web-", True)
+
+
+def test_what_the_api_server_would_refuse_is_said_with_its_field() -> None:
+    """The other objects of the file are looked at all the same."""
+    bad = text(deployment(topologySpreadConstraints=[{"maxSkew": 1, "topologyKey": "zone"}]))
+    found = lint(manifests(f"{bad}---\n{text(deployment(affinity=affinity(apart=[term()])))}"))
+    assert [one.rule for one in found] == [Rule.UNREADABLE, Rule.ROLLOUT_WEDGES]
+    assert "whenUnsatisfiable" in found[0].message
+    assert found[0].message.endswith(": the API server refuses it")
+
+
+@pytest.mark.parametrize(
+    ("written", "line", "message"),
+    [
+        ("kind: Deployment\nspec: [\n", 3, "not valid YAML: "),
+        (
+            "kind: Deployment\nname: {{ .Values.name }}",
+            2,
+            "this is a template of a chart: give what helm template prints",
+        ),
+        (f"kind: X\na: {'[' * 70}{']' * 70}", 2, "nested deeper than 64 levels"),
+        ("kind: X\na: \u0000", 1, "not valid YAML: "),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_a_finding(written: str, line: int, message: str) -> None:
+    """It says where, and what to give instead."""
+    (one,) = lint(manifests(written))
+    assert one.rule is Rule.UNREADABLE
+    assert one.line == line
+    assert message in one.message
+    assert "the API server" not in one.message
+
+
+def test_anchors_that_mean_millions_of_values_are_refused() -> None:
+    """Before they are made."""
+    lines = ["kind: X", "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]"]
+    lines += [f"a{number}: &a{number} [{', '.join([f'*a{number - 1}'] * 10)}]" for number in range(1, 9)]
+    (one,) = lint(manifests("\n".join(lines)))
+    assert "more than 1,000,000 values" in one.message
+
+
+def test_documents_that_are_no_objects_are_passed_over() -> None:
+    """Values of charts, empty documents, notes of kustomize, and objects of other kinds."""
+    assert rows("a: 1\n---\n---\n- 1\n---\nkind: Service\nmetadata: {name: web}\n---\nkind: 7\n") == []

@@ -1,0 +1,255 @@
+"""What each rule finds in a manifest alone, at which line, and that its change helps."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from rebalancer.lint.finding import Rule, Severity
+from tests.lint.build import HOST, OWN, ZONE, affinity, budget, deployment, findings, found, patched, spread, term
+
+NO_SURGE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+OTHERS = {"matchLabels": {"app": "db"}}
+WRONG: list[tuple[Rule, Severity, Mapping[str, Any], str]] = [
+    (
+        Rule.SELECTOR_MISSES_TEMPLATE,
+        Severity.ERROR,
+        deployment(labels={"app": "wep"}),
+        "its selector does not match its template's labels (app=wep): the API server refuses it",
+    ),
+    (
+        Rule.SPREAD_MISSES_PODS,
+        Severity.WARNING,
+        deployment(topologySpreadConstraints=[spread(labelSelector=OTHERS)]),
+        (
+            f"the spread constraint over {ZONE} does not select the pods that carry it (app=web): it spreads nothing, "
+            "and other pods decide where these may go"
+        ),
+    ),
+    (
+        Rule.SPREAD_MISSES_PODS,
+        Severity.WARNING,
+        deployment(topologySpreadConstraints=[spread(hard=False, labelSelector=None)]),
+        f"the spread constraint over {ZONE} has no labelSelector, so it counts no pods: it spreads nothing",
+    ),
+    (
+        Rule.MISSPELT_KEY,
+        Severity.WARNING,
+        deployment(topologySpreadConstraints=[spread("topology.kubernetes.io/zones")]),
+        (
+            f"topologyKey topology.kubernetes.io/zones is no well-known key; {ZONE} is: a hard rule over a key that no "
+            "node has admits no node"
+        ),
+    ),
+    (
+        Rule.MISSPELT_KEY,
+        Severity.WARNING,
+        deployment(affinity=affinity(apart=[term("failure-domain.beta.kubernetes.io/zone")])),
+        (
+            f"topologyKey failure-domain.beta.kubernetes.io/zone is outdated: new nodes have {ZONE}: a hard rule over "
+            "a key that no node has admits no node"
+        ),
+    ),
+    (
+        Rule.DUPLICATE_CONSTRAINT,
+        Severity.ERROR,
+        deployment(topologySpreadConstraints=[spread(), spread(max_skew=2)]),
+        (
+            f"a second constraint with topologyKey {ZONE} and whenUnsatisfiable DoNotSchedule, after that of line 20: "
+            "the API server refuses it"
+        ),
+    ),
+    (
+        Rule.MIN_DOMAINS_WITHOUT_HARD,
+        Severity.ERROR,
+        deployment(topologySpreadConstraints=[spread(hard=False, minDomains=3)]),
+        "minDomains: 3 needs whenUnsatisfiable: DoNotSchedule: the API server refuses it",
+    ),
+    (
+        Rule.CONTRADICTORY_CONSTRAINTS,
+        Severity.ERROR,
+        deployment(nodeSelector={ZONE: "a"}, topologySpreadConstraints=[spread(minDomains=2)]),
+        (
+            f"minDomains: 2, and the pods' node selector admits 1 domain of {ZONE}: the others count as empty, so that "
+            "1 of 3 pods find a node"
+        ),
+    ),
+    (
+        Rule.CONTRADICTORY_CONSTRAINTS,
+        Severity.ERROR,
+        deployment(affinity=affinity(together=[term(ZONE)], apart=[term(ZONE)])),
+        (
+            f"required podAffinity keeps the pods in one domain of {ZONE}, and required podAntiAffinity (line 28) "
+            "keeps them apart there: 1 of 3 pods finds a node"
+        ),
+    ),
+    (
+        Rule.CONTRADICTORY_CONSTRAINTS,
+        Severity.WARNING,
+        deployment(affinity=affinity(together=[term(ZONE)]), topologySpreadConstraints=[spread()]),
+        (
+            f"required podAffinity keeps the pods in one domain of {ZONE}, and a hard constraint (line 29) allows 1 "
+            "more there than in another domain: with two of these 1 of 3 pods find a node"
+        ),
+    ),
+    (
+        Rule.ROLLOUT_WEDGES,
+        Severity.WARNING,
+        deployment(strategy=NO_SURGE, affinity=affinity(apart=[term()])),
+        (
+            "a rolling update of 3 replicas begins with one pod more, since maxUnavailable is 0, and required "
+            f"anti-affinity over {HOST} keeps it off the 3 nodes of the others: it proceeds from 4 nodes on, and waits "
+            "for ever on fewer"
+        ),
+    ),
+    (
+        Rule.ROLLOUT_WEDGES,
+        Severity.WARNING,
+        deployment(affinity=affinity(apart=[term()])),
+        (
+            "a rolling update of 3 replicas begins with one pod more, since maxUnavailable 25% of 3 replicas is none, "
+            f"and required anti-affinity over {HOST} keeps it off the 3 nodes of the others: it proceeds from 4 nodes "
+            "on, and waits for ever on fewer"
+        ),
+    ),
+    (
+        Rule.MISSING_MATCH_LABEL_KEYS,
+        Severity.INFO,
+        deployment(6, topologySpreadConstraints=[spread()]),
+        (
+            f"while a rolling update goes on, the constraint over {ZONE} counts old pods and new ones together: over "
+            "three domains it can end with a skew of 3, where maxSkew is 1"
+        ),
+    ),
+    (
+        Rule.ANTI_AFFINITY_DOMAINS,
+        Severity.INFO,
+        deployment(5, affinity=affinity(apart=[term(ZONE)])),
+        f"required anti-affinity over {ZONE} allows one pod in each domain: 5 replicas need 5 of them",
+    ),
+]
+
+
+@pytest.mark.parametrize(("rule", "severity", "manifest", "message"), WRONG)
+def test_a_mistake_is_found_with_its_numbers(
+    rule: Rule, severity: Severity, manifest: Mapping[str, Any], message: str
+) -> None:
+    """One finding of its rule; its change, where there is one, removes it and brings none that is worse than a note."""
+    (one,) = found(rule, manifest)
+    assert (one.severity, one.message) == (severity, message)
+    if one.patch:
+        after = findings(patched(manifest, one))
+        assert rule not in {other.rule for other in after}
+        brought = {other.rule for other in after if other.severity is not Severity.INFO}
+        assert brought <= {other.rule for other in findings(manifest)}
+
+
+RIGHT: list[tuple[Rule, Mapping[str, Any]]] = [
+    (Rule.SPREAD_MISSES_PODS, deployment(topologySpreadConstraints=[spread()])),
+    (Rule.MISSPELT_KEY, deployment(topologySpreadConstraints=[spread("topology.kubernetes.io/rack")])),
+    (Rule.MISSPELT_KEY, deployment(topologySpreadConstraints=[spread("topology.ebs.csi.aws.com/zone")])),
+    (Rule.MISSPELT_KEY, deployment(topologySpreadConstraints=[spread("example.com/zone")])),
+    (Rule.DUPLICATE_CONSTRAINT, deployment(topologySpreadConstraints=[spread(), spread(hard=False)])),
+    (Rule.CONTRADICTORY_CONSTRAINTS, deployment(nodeSelector={ZONE: "a"}, topologySpreadConstraints=[spread()])),
+    (
+        Rule.CONTRADICTORY_CONSTRAINTS,
+        deployment(1, affinity=affinity(together=[term(ZONE)], apart=[term(ZONE)])),
+    ),
+    (
+        Rule.CONTRADICTORY_CONSTRAINTS,
+        deployment(affinity=affinity(together=[term(ZONE)]), topologySpreadConstraints=[spread(max_skew=3)]),
+    ),
+    (Rule.CONTRADICTORY_CONSTRAINTS, deployment(affinity=affinity(together=[term(ZONE)], apart=[term(HOST)]))),
+    (Rule.ROLLOUT_WEDGES, deployment(4, affinity=affinity(apart=[term()]))),
+    (Rule.ROLLOUT_WEDGES, deployment(strategy={"type": "Recreate"}, affinity=affinity(apart=[term()]))),
+    (Rule.ROLLOUT_WEDGES, deployment(affinity=affinity(apart=[term(matchLabelKeys=["pod-template-hash"])]))),
+    (Rule.ROLLOUT_WEDGES, deployment(affinity=affinity(apart=[term(labelSelector=OTHERS)]))),
+    (Rule.ROLLOUT_WEDGES, deployment(affinity=affinity(apart=[term(namespaces=["other"])]))),
+    (Rule.ROLLOUT_WEDGES, deployment(0, affinity=affinity(apart=[term()]))),
+    (Rule.ROLLOUT_WEDGES, deployment(kind="StatefulSet", affinity=affinity(apart=[term()]))),
+    (
+        Rule.MISSING_MATCH_LABEL_KEYS,
+        deployment(6, topologySpreadConstraints=[spread(matchLabelKeys=["pod-template-hash"])]),
+    ),
+    (Rule.MISSING_MATCH_LABEL_KEYS, deployment(6, topologySpreadConstraints=[spread(hard=False)])),
+    (Rule.ANTI_AFFINITY_DOMAINS, deployment(5, affinity=affinity(apart=[term()]))),
+    (Rule.ANTI_AFFINITY_DOMAINS, deployment(1, affinity=affinity(apart=[term(ZONE)]))),
+]
+
+
+@pytest.mark.parametrize(("rule", "manifest"), RIGHT)
+def test_what_is_right_is_not_found(rule: Rule, manifest: Mapping[str, Any]) -> None:
+    """Near misses of the same rules."""
+    assert found(rule, manifest) == []
+
+
+@pytest.mark.parametrize(
+    ("replicas", "spec", "field", "message"),
+    [
+        (3, {"minAvailable": 3}, "minAvailable", "minAvailable: 3 of 3 replicas"),
+        (3, {"minAvailable": "100%"}, "minAvailable", "minAvailable: 100% of 3 replicas"),
+        (3, {"minAvailable": "67%"}, "minAvailable", "minAvailable: 67% of 3 replicas"),
+        (1, {"minAvailable": 1}, "minAvailable", "minAvailable: 1 of 1 replica"),
+        (3, {"maxUnavailable": 0}, "maxUnavailable", "maxUnavailable: 0 of 3 replicas"),
+        (3, {"maxUnavailable": "0%"}, "maxUnavailable", "maxUnavailable: 0% of 3 replicas"),
+    ],
+)
+def test_a_budget_that_allows_nothing(replicas: int, spec: dict[str, Any], field: str, message: str) -> None:
+    """A share of pods rounds up; after the change one pod may be evicted."""
+    made = budget(**spec)
+    (one,) = found(Rule.BUDGET_ALLOWS_NOTHING, deployment(replicas), made)
+    ends = "never allows an eviction: no drain of a node with one of them ends, and nothing is repaired"
+    assert one.message == f"{message} {ends}"
+    assert one.path == ("spec", field)
+    assert found(Rule.BUDGET_ALLOWS_NOTHING, deployment(replicas), patched(made, one)) == []
+
+
+@pytest.mark.parametrize(
+    ("replicas", "spec"),
+    [
+        (3, {"minAvailable": 2}),
+        (3, {"minAvailable": "66%"}),
+        (3, {"maxUnavailable": "1%"}),
+        (0, {"minAvailable": 1}),
+        (3, {}),
+    ],
+)
+def test_a_budget_that_allows_an_eviction(replicas: int, spec: dict[str, Any]) -> None:
+    """A share of missing pods rounds up, too; where no pod is wanted nothing is to be evicted."""
+    assert found(Rule.BUDGET_ALLOWS_NOTHING, deployment(replicas), budget(**spec)) == []
+
+
+def test_a_budget_alone_is_judged_by_what_it_says() -> None:
+    """Its pods may be in another file: 0 and 100% allow nothing of any number."""
+    assert len(found(Rule.BUDGET_ALLOWS_NOTHING, budget(maxUnavailable=0))) == 1
+    assert len(found(Rule.BUDGET_ALLOWS_NOTHING, budget(minAvailable="100%"))) == 1
+    assert found(Rule.BUDGET_ALLOWS_NOTHING, budget(minAvailable=3)) == []
+
+
+def test_two_budgets_for_the_same_pods() -> None:
+    """The second one says so, and names the first."""
+    (one,) = found(Rule.BUDGETS_OVERLAP, deployment(), budget(maxUnavailable=1), budget("again", maxUnavailable=1))
+    assert one.manifest.name == "again"
+    assert one.message == (
+        "it selects the pods of Deployment shop/web, as PodDisruptionBudget shop/web (web.yaml) does: the API server "
+        "refuses every eviction of pods with two budgets, so no drain of a node with one of them ends"
+    )
+    elsewhere = budget(maxUnavailable=1) | {"metadata": {"name": "web", "namespace": "other"}}
+    assert found(Rule.BUDGETS_OVERLAP, deployment(), budget(maxUnavailable=1), elsewhere) == []
+
+
+def test_a_selector_of_expressions_has_no_change_that_labels_make() -> None:
+    """Which label it wants is for people to say."""
+    chosen = {"matchExpressions": [{"key": "app", "operator": "Exists"}]}
+    (one,) = found(Rule.SELECTOR_MISSES_TEMPLATE, deployment(selector=chosen, labels={"name": "web"}))
+    assert one.patch == ()
+
+
+def test_the_spread_constraint_gets_the_workloads_own_selector() -> None:
+    """Not the labels of the template, which may be of one version only."""
+    labels = {"app": "web", "version": "7"}
+    (one,) = found(
+        Rule.SPREAD_MISSES_PODS,
+        deployment(labels=labels, topologySpreadConstraints=[spread(labelSelector=OTHERS)]),
+    )
+    assert [operation.value for operation in one.patch] == [OWN]
