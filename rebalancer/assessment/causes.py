@@ -98,6 +98,8 @@ class _CauseFinder:
         """The newest change of each subject."""
         self._relabelled = {change.subject for change in lasting if change.cause is ViolationCause.LABELS_CHANGED}
         """What had its labels changed, whatever has happened to it since."""
+        self._lost = {change.subject for change in lasting if change.cause is ViolationCause.NODE_LOST}
+        """The domains that still lack nodes they lost, also where another of their nodes has returned since."""
         self._order = {change.subject: (change.at, place) for place, change in enumerate(lasting)}
         self._seen_at = max((zone.last for zone in memory.zones), default=ALWAYS)
         self._gone = [
@@ -195,8 +197,7 @@ class _CauseFinder:
 
     def _lacks_nodes(self, key: str, value: str) -> bool:
         """Return whether nodes of a domain are missing: lost ones are not back, or none takes pods."""
-        is_lost = self._changes.get(domain_subject(key, value)) is ViolationCause.NODE_LOST
-        return is_lost or not self._is_whole(key, value)
+        return domain_subject(key, value) in self._lost or not self._is_whole(key, value)
 
     def _is_undone(self, change: ObservedChange) -> bool:
         """Return whether the nodes that a domain lost are back; for one that was deleted a new one is there."""

@@ -187,6 +187,21 @@ def test_a_deleted_node_is_lost_until_a_new_one_comes() -> None:
     assert report(with_nodes(UNEVEN, replaced), known).cause == "DomainReturned"
 
 
+@pytest.mark.parametrize("serving", [False, True])
+def test_a_deleted_node_is_lost_although_a_cordoned_one_of_its_zone_comes_back(serving: bool) -> None:
+    """The pods went with the deleted node: the return of another does not change why, until the deleted is replaced."""
+    names = [f"{zone}-{number}" for zone in "abc" for number in range(1, 4 if serving else 3)]
+    two = a_cluster("abc", 3 if serving else 2, dict.fromkeys(names, 2), spread={ZONE: 1}).snapshot()
+    shut = later(cordoned(two, "c-1"))
+    gone = same_pods(without(shut, "c-2"), "c-2", 0)
+    back = later(with_nodes(gone, {"c-1": {"unschedulable": False, "taints": ()}}))
+    assert seen(two, shut, gone) is ViolationCause.NODE_LOST
+    assert seen(two, shut, gone, back, later(later(back))) is ViolationCause.NODE_LOST
+    node = structs.replace(two.node["c-2"], uid="anew", created=back.taken_at, ready_since=back.taken_at)
+    replaced = later(replace(back, nodes=[*back.nodes, node]))
+    assert seen(two, shut, gone, back, replaced) is ViolationCause.DOMAIN_RETURNED
+
+
 def test_what_changes_while_the_view_is_stale_is_compared_afterwards() -> None:
     """Half of a change may be missing there: its pods are gone, and the watch of Deployments is silent.
 
