@@ -1,35 +1,44 @@
-"""`rebalancer history`: what has happened: moves, violations, zones, who paused, resumed, approved, led."""
+"""`rebalancer history`: what has happened: moves, violations, zones, who paused, resumed, approved, led.
+
+It is as new as `rebalancer status`: entries that the controller has stored with the status, and not written into the
+ConfigMaps of the history yet, are shown, too. The status is read first, since an entry leaves it once it is written.
+"""
 
 import argparse
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from rebalancer.adapters.kubernetes.configmaps import read_config_map
-from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
+from rebalancer.adapters.kubernetes.configmaps import STATUS, read_config_map
+from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport, connect
 from rebalancer.cli.errors import CliError, Exit, UsageError, warn
 from rebalancer.cli.options import FORMATS, add_color_argument
 from rebalancer.cli.parsing import Parser
-from rebalancer.cli.refusals import unreadable
+from rebalancer.cli.refusals import VIEW, unreadable
 from rebalancer.cli.terminal import find_layout
 from rebalancer.documents.document import to_json, to_yaml
 from rebalancer.documents.history import (
+    UNKNOWN_TIME,
+    AsOf,
     HistoryDocument,
     TrendDocument,
     entry_workloads,
     history_document,
     trend_document,
 )
-from rebalancer.history.ring import ENTRIES_KEY, SEGMENT_MAPS, read_ring
-from rebalancer.history.trend import TREND_KEY, TREND_MAP, Trend, parse_trend
+from rebalancer.documents.memory import parse_memory
+from rebalancer.history.outbox import Stored, find_missing
+from rebalancer.history.ring import ENTRIES_KEY, SEGMENT_MAPS, find_last, read_ring
+from rebalancer.history.trend import TREND_KEY, TREND_MAP, Trend, extend_trend, parse_trend
 from rebalancer.locations import controller_namespace
-from rebalancer.model.history import Entry
+from rebalancer.model.history import Entry, EntryKind
 from rebalancer.model.moments import seconds_of
 from rebalancer.model.visible import visible_json
 from rebalancer.policy.durations import parse_duration
+from rebalancer.ports import MEMORY_KEY, STATUS_KEY
 from rebalancer.reporting.text.history import history_text, trend_text
 
 _FORMATS: Final = (*FORMATS, "jsonl")
@@ -38,9 +47,10 @@ _FORMATS: Final = (*FORMATS, "jsonl")
 def add_arguments(parser: Parser) -> None:
     """Declare the flags."""
     parser.epilog = (
-        "It reads the ConfigMaps rebalancer-history and rebalancer-history-0 to -7, which the controller writes. The "
-        "newest entry is the last. -o jsonl prints an entry a line, to be stored elsewhere: the ConfigMaps keep the "
-        "last few thousand."
+        "It reads the ConfigMaps rebalancer-history and rebalancer-history-0 to -7, which the controller writes, and "
+        "in rebalancer-status what it has not written there yet. The first line says as of when that is. The newest "
+        "entry is the last. -o jsonl prints an entry a line, to be stored elsewhere: the ConfigMaps keep the last few "
+        "thousand."
     )
     parser.add_argument(
         "workload",
@@ -128,10 +138,45 @@ def _read(transport: Transport, namespace: str, names: Iterable[str], key: str) 
     return [config_map.data.get(key, "") for config_map in maps if config_map is not None]
 
 
+class _Waiting(NamedTuple):
+    """The entries that were stored with the status, and as of when."""
+
+    outbox: tuple[Entry, ...] = ()
+    as_of: AsOf = UNKNOWN_TIME
+
+
+class _Times(msgspec.Struct, frozen=True, rename="camel"):
+    """Of a status only what says as of when it is, whichever release has stored the rest."""
+
+    as_of: datetime | None = None
+    last_cycle: datetime | None = None
+
+
+def _read_waiting(transport: Transport, namespace: str) -> _Waiting:
+    """Read what is stored with the status; where that is not readable, the history is shown without it."""
+    try:
+        config_map = read_config_map(transport, namespace, STATUS)
+    except RequestRefused as error:
+        reason = error.details.get("message", str(error))
+        warn([f"as of when this is is not known, and the newest entries may be missing: {reason}; {VIEW}"])
+        return _Waiting()
+    data = config_map.data if config_map is not None else {}
+    try:
+        times = msgspec.json.decode(data.get(STATUS_KEY) or "{}", type=_Times)
+    except msgspec.DecodeError:
+        times = _Times()
+    return _Waiting(
+        parse_memory(data.get(MEMORY_KEY, "")).outbox, AsOf(times.as_of or times.last_cycle, times.last_cycle)
+    )
+
+
 def _read_history(transport: Transport, namespace: str, wanted: tuple[str, str, str], since: int) -> HistoryDocument:
-    entries = read_ring(_read(transport, namespace, SEGMENT_MAPS, ENTRIES_KEY))
+    waiting = _read_waiting(transport, namespace)
+    segments = _read(transport, namespace, SEGMENT_MAPS, ENTRIES_KEY)
+    missing = find_missing(waiting.outbox, Stored(entries=find_last(segments)))
+    entries = (*read_ring(segments), *(entry for entry in missing if entry.kind != EntryKind.SAMPLE))
     selected = [entry for entry in entries if entry.at >= since and _is_wanted(entry, wanted)]
-    return history_document(selected, total=len(entries))
+    return history_document(selected, total=len(entries), as_of=waiting.as_of)
 
 
 def _is_wanted(entry: Entry, wanted: tuple[str, str, str]) -> bool:
@@ -142,10 +187,12 @@ def _is_wanted(entry: Entry, wanted: tuple[str, str, str]) -> bool:
 
 
 def _read_trend(transport: Transport, namespace: str, since: int) -> TrendDocument:
+    waiting = _read_waiting(transport, namespace)
     (text,) = _read(transport, namespace, [TREND_MAP], TREND_KEY)
-    trend = parse_trend(text)
+    trend = extend_trend(parse_trend(text), waiting.outbox)
     held = [sample for sample in trend.samples if sample.at < since][-1:]  # it holds until the next one
-    return trend_document(Trend(samples=(*held, *(sample for sample in trend.samples if sample.at >= since))))
+    samples = (*held, *(sample for sample in trend.samples if sample.at >= since))
+    return trend_document(Trend(samples=samples), waiting.as_of)
 
 
 def _show_history(document: HistoryDocument, args: argparse.Namespace) -> str:

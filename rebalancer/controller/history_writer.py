@@ -14,6 +14,8 @@ import structlog
 from rebalancer.controller.polling import PollingThread
 from rebalancer.controller.state import HistoryStored, LoopEvent
 from rebalancer.documents.history import (
+    UNKNOWN_TIME,
+    AsOf,
     HistoryDocument,
     TrendDocument,
     history_document,
@@ -46,6 +48,7 @@ class HistoryWriter(PollingThread):
         self._leads = leads
         self._tell = tell
         self._outbox: tuple[Entry, ...] = ()
+        self._as_of = UNKNOWN_TIME
         self._contents: Contents | None = None
         """As read and written since, None while that is not known."""
 
@@ -62,9 +65,9 @@ class HistoryWriter(PollingThread):
 
         super().__init__("history", WRITE_SECONDS, self.poll)
 
-    def take(self, outbox: tuple[Entry, ...]) -> None:
-        """Take the outbox of a memory that was saved; from the loop's thread, never blocks."""
-        self._outbox = outbox
+    def take(self, outbox: tuple[Entry, ...], as_of: AsOf = UNKNOWN_TIME) -> None:
+        """Take the outbox of a memory that was saved, and as of when; from the loop's thread, never blocks."""
+        self._outbox, self._as_of = outbox, as_of
 
     def poll(self) -> None:
         """Write what is missing, if this process leads; what goes wrong is logged once, and tried again in a minute."""
@@ -127,9 +130,9 @@ class HistoryWriter(PollingThread):
         contents, entries = self._shown
         missing = [one for one in find_missing(self._outbox, contents.stored) if one.kind != EntryKind.SAMPLE]
         every = (*entries, *missing)
-        return history_document(every[-MOST_SHOWN:], total=len(every))
+        return history_document(every[-MOST_SHOWN:], total=len(every), as_of=self._as_of)
 
     def read_trend(self) -> TrendDocument:
         """Return the trend, with the samples that are saved and not written yet; asks nobody."""
         contents, _ = self._shown
-        return trend_document(extend_trend(parse_trend(contents.trend), self._outbox))
+        return trend_document(extend_trend(parse_trend(contents.trend), self._outbox), self._as_of)

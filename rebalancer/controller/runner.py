@@ -50,6 +50,7 @@ from rebalancer.controller.state import (
     Watched,
 )
 from rebalancer.controller.triggers import NOTHING_AWAITED, calls_for_cycle, find_awaited
+from rebalancer.documents.history import AsOf
 from rebalancer.model.events import Event
 from rebalancer.model.history import Entry
 from rebalancer.model.reasons import State
@@ -143,13 +144,14 @@ def _log_event(event: Event) -> None:
 class Runner:
     """Runs one loop over one cluster.
 
-    `may_act` says right before each eviction whether this process still leads in the term of the plan, since a lease
-    can run out between two events, and even be won again. `cycle_ended` is called after every cycle that did not fail,
-    and instead of a cycle where another process leads. `placeholders` is where Jobs of placeholders are created, None:
-    nowhere. `monitoring` answers the queries of guards; without it nothing is evicted where there are some.
-    `count_requests` returns the requests to the API server within a time, for the breaker. `memory_saved` is given the
-    entries of the history that a saved memory has; it never blocks. `holds_lease` reads at the API server whether this
-    process holds the Lease in a term; without it nothing that somebody else has stored is overwritten.
+    `may_act` says right before each eviction whether this process still leads in the term of the plan, since a
+    lease can run out between two events, and even be won again. `cycle_ended` is called after every cycle that did
+    not fail, and instead of a cycle where another process leads. `placeholders` is where Jobs of placeholders are
+    created, None: nowhere. `monitoring` answers the queries of guards; without it nothing is evicted where there
+    are some. `count_requests` returns the requests to the API server within a time, for the breaker. `memory_saved`
+    is given the entries of the history that a saved memory has, and as of when; it never blocks. `holds_lease`
+    reads at the API server whether this process holds the Lease in a term; without it nothing that somebody else
+    has stored is overwritten.
     """
 
     def __init__(  # noqa: PLR0913  # all that a loop is connected to
@@ -166,7 +168,7 @@ class Runner:
         placeholders: Placeholders | None = None,
         monitoring: Monitoring | None = None,
         count_requests: Callable[[timedelta], RequestCounts] = lambda _: NO_REQUESTS,
-        memory_saved: Callable[[tuple[Entry, ...]], None] = lambda _: None,
+        memory_saved: Callable[[tuple[Entry, ...], AsOf], None] = lambda _, __: None,
         holds_lease: Callable[[int], bool] = lambda _: False,
         knows_approval: Callable[[], bool] = lambda: True,
     ) -> None:
@@ -456,12 +458,18 @@ class Runner:
             return [Saved(problem="this process no longer leads")]
         answer = self._saver.save(self.state)
         if answer is None:  # it is stored already
+            self._tell_saved()
             return [Saved()]
         if self.state.queue.unsaved and not answer.problem:  # nothing was admitted for this reason: plan again
             self.ask_cycle_within(EARLY_SECONDS)
         if not answer.problem:
-            self._memory_saved(self.state.memory.outbox)
+            self._tell_saved()
         return [Saved(problem=answer.problem)]
+
+    def _tell_saved(self) -> None:
+        cycle = self.state.cycle
+        as_of = AsOf(self._clocks.now(), cycle.context.now if cycle is not None else None)
+        self._memory_saved(self.state.memory.outbox, as_of)
 
     def _report(self) -> None:
         cycle = self.state.cycle

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from rebalancer.documents.document import API_VERSION, CamelCaseStruct, Number, Text, WorkloadName
 from rebalancer.documents.phrases import SEEN_LATER, took_text
@@ -87,11 +87,30 @@ class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
     approval: str = ""
 
 
+class AsOf(NamedTuple):
+    """As of when a history is: when the leader has stored what was read, and the time of its last cycle until then.
+
+    Both are those of the status that was stored with it, None where that is not known.
+    """
+
+    stored: datetime | None = None
+    last_cycle: datetime | None = None
+
+
+UNKNOWN_TIME: Final = AsOf()
+
+
 class HistoryDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """What has happened, the oldest first. `total` counts the entries that are stored, before any filter."""
+    """What has happened, the oldest first. `total` counts the entries that are stored, before any filter.
+
+    It has all that the leader had observed by `as_of`, in its `last_cycle` and since; both are those of the status that
+    was stored with it, null where that is not known.
+    """
 
     api_version: str = API_VERSION
     kind: str = "History"
+    as_of: datetime | None = None
+    last_cycle: datetime | None = None
     entries: tuple[HistoryEntry, ...]
     total: Number
 
@@ -112,25 +131,30 @@ class TrendSample(CamelCaseStruct, frozen=True, kw_only=True):
 class TrendDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """How much was violated, the oldest sample first; there is a sample where a number has changed.
 
-    Of long ago only some samples are kept: the first, the last, and the extremes of each while.
+    Of long ago only some samples are kept: the first, the last, and the extremes of each while. `as_of` and
+    `last_cycle` are as those of the History document: the last sample holds until then.
     """
 
     api_version: str = API_VERSION
     kind: str = "Trend"
+    as_of: datetime | None = None
+    last_cycle: datetime | None = None
     samples: tuple[TrendSample, ...]
 
 
-def history_document(entries: Iterable[Entry], *, total: int) -> HistoryDocument:
+def history_document(entries: Iterable[Entry], *, total: int, as_of: AsOf = UNKNOWN_TIME) -> HistoryDocument:
     """Convert entries of the history, the oldest first."""
-    return HistoryDocument(entries=tuple(map(history_entry, entries)), total=total)
+    return HistoryDocument(
+        as_of=as_of.stored, last_cycle=as_of.last_cycle, entries=tuple(map(history_entry, entries)), total=total
+    )
 
 
-def trend_document(trend: Trend) -> TrendDocument:
+def trend_document(trend: Trend, as_of: AsOf = UNKNOWN_TIME) -> TrendDocument:
     """Convert the trend."""
     samples = (
         TrendSample(at=_moment(one.at), violated=one.violated, above=one.above, skew=one.skew) for one in trend.samples
     )
-    return TrendDocument(samples=tuple(samples))
+    return TrendDocument(as_of=as_of.stored, last_cycle=as_of.last_cycle, samples=tuple(samples))
 
 
 def entry_workloads(entry: Entry) -> tuple[WorkloadName, ...]:

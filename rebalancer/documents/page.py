@@ -93,7 +93,8 @@ class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
     and wait.
     `zones` is null in a cluster of 60 nodes or fewer, all of which the map lists. `overview`, `map`, `zones`, `nodes`,
     these and the `findings` have what was selected; so has `history`, the oldest first, as far as the process keeps it.
-    `report`, `trend` and its `marks` have all.
+    `report`, `trend` and its `marks` have all. History and trend are as of `history_as_of`, when what
+    they have was stored last; null where that is not known.
     """
 
     api_version: str = API_VERSION
@@ -110,6 +111,7 @@ class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
     evictions: tuple[PlannedEviction, ...]
     waiting: tuple[WaitingEviction, ...]
     nodes: NodesDocument | None
+    history_as_of: datetime | None = None
     history: tuple[HistoryEntry, ...]
     trend: tuple[TrendSample, ...]
     marks: tuple[HistoryEntry, ...]
@@ -268,6 +270,7 @@ def page_document(
         evictions=source.evictions(selection),
         waiting=source.waiting(selection),
         nodes=source.nodes(selection),
+        history_as_of=past[0].as_of if past is not None else None,
         history=tuple(_select(past[0].entries, selection)) if past is not None else (),
         trend=past[1].samples if past is not None else (),
         marks=tuple(one for one in past[0].entries if one.kind in _MARKS) if past is not None else (),

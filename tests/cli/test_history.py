@@ -11,9 +11,13 @@ from msgspec import structs
 
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
+from rebalancer.documents.memory import memory_text
 from rebalancer.history.contents import NO_CONTENTS, find_writes
 from rebalancer.model.history import Entry, EntryKind
+from rebalancer.model.moves import Memory
+from rebalancer.ports import MEMORY_KEY, STATUS_KEY
 from tests.adapters.kubernetes.fake_server import ApiServer, reachable
+from tests.history import build
 from tests.history.build import HISTORY
 
 TOTAL = sum(entry.kind != EntryKind.SAMPLE for entry in HISTORY)
@@ -118,3 +122,31 @@ def test_where_nothing_can_be_read(server: ApiServer, capsys: pytest.CaptureFixt
     server.answers["GET", f"{MAPS}rebalancer-history-0"] = 403, "forbidden"
     assert entry.main(["history"]) == Exit.ERROR
     assert "the ClusterRole rebalancer-view has the right" in capsys.readouterr().err
+
+
+def test_the_history_is_as_new_as_the_status(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """What is stored with the status and not written yet is shown, nothing twice; the first line says as of when."""
+    new = (HISTORY[-1], build.entry(EntryKind.SAMPLE, 899), build.entry(EntryKind.PAUSED, 900, who="alice"))
+    times = {"asOf": "2026-01-05T08:15:01Z", "lastCycle": "2026-01-05T08:14:59Z", "ofALaterRelease": 1}
+    data = {STATUS_KEY: json.dumps(times), MEMORY_KEY: memory_text(Memory(outbox=new))}
+    server.put(f"{MAPS}rebalancer-status", data=data)
+    document = json.loads(shown(capsys, "-o", "json"))
+    assert (document["asOf"], document["lastCycle"]) == (times["asOf"], times["lastCycle"])
+    assert [one["seq"] for one in document["entries"][-2:]] == [HISTORY[-1].seq, new[-1].seq]
+    assert document["total"] == len(document["entries"]) == TOTAL + 1
+    head = "As of 2026-01-05 08:15:01Z, last cycle 2026-01-05 08:14:59Z"
+    assert shown(capsys).splitlines()[0] == shown(capsys, "cart", "-n", "x").splitlines()[0] == head
+    trend = json.loads(shown(capsys, "--trend", "-o", "json"))
+    assert (trend["asOf"], [one["violated"] for one in trend["samples"]]) == (times["asOf"], [2, 0])
+    assert shown(capsys, "--trend").splitlines()[0] == head
+    server.put(f"{MAPS}rebalancer-status", data={STATUS_KEY: "{", MEMORY_KEY: "{"})
+    assert json.loads(shown(capsys, "-o", "json"))["asOf"] is None
+
+
+def test_without_the_right_to_read_the_status(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
+    """The history is shown, with what may be missing."""
+    server.answers["GET", f"{MAPS}rebalancer-status"] = 403, "forbidden"
+    assert entry.main(["history"]) == Exit.FINE
+    captured = capsys.readouterr()
+    assert len(captured.out.splitlines()) == TOTAL + 1
+    assert "as of when this is is not known, and the newest entries may be missing" in captured.err

@@ -29,7 +29,7 @@ from rebalancer.controller.state import (
     RightsRead,
 )
 from rebalancer.documents.events import EventObjects, events_of
-from rebalancer.documents.history import history_entry
+from rebalancer.documents.history import AsOf, history_entry
 from rebalancer.documents.memory import memory_text, parse_memory
 from rebalancer.history.contents import NO_CONTENTS, Contents, Write
 from rebalancer.history.outbox import Stored
@@ -361,8 +361,9 @@ def test_the_page_reads_what_is_saved() -> None:
     assert writing.events == [HistoryStored(stored=Stored(OUTBOX[0].seq, OUTBOX[1].seq))] * 2
     assert len(writing.store.writes) == 2
     many = tuple(entry(EntryKind.LEADS, 10 + number, who="a") for number in range(MOST_SHOWN + 50))
-    writing.writer.take(many)
+    writing.writer.take(many, AsOf(START, START - timedelta(seconds=1)))
     document = writing.writer.read_history()
+    assert (document.as_of, writing.writer.read_trend().last_cycle) == (START, START - timedelta(seconds=1))
     assert (len(document.entries), document.total) == (MOST_SHOWN, MOST_SHOWN + 51)
     assert writing.store.reads == 1
 

@@ -27,7 +27,7 @@ from rebalancer.controller.runner import Identity
 from rebalancer.controller.state import Leadership, LoopState
 from rebalancer.controller.status import status_document
 from rebalancer.documents.document import document_schema
-from rebalancer.documents.history import TrendDocument, TrendSample, history_document
+from rebalancer.documents.history import AsOf, TrendDocument, TrendSample, history_document
 from rebalancer.documents.overview import ROWS, RowState
 from rebalancer.documents.page import PageDocument
 from rebalancer.documents.status import LeaseStatus
@@ -574,7 +574,7 @@ def test_the_page_has_what_happened_and_the_trend(browser: Browser) -> None:
         TrendSample(at=START - timedelta(minutes=minutes), violated=violated, above=0, skew=0)
         for minutes, violated in ((90, 0), (30, 4), (5, 1))
     )
-    past = history_document(HISTORY, total=len(HISTORY)), TrendDocument(samples=samples)
+    past = history_document(HISTORY, total=len(HISTORY), as_of=AsOf(START, START)), TrendDocument(samples=samples)
     identity = Identity(name="leader-1", policy_source="test")
     page = StatusPage(Address("127.0.0.1", 0), identity, now=lambda: START, read_past=lambda: past)
     page.start()
@@ -585,6 +585,7 @@ def test_the_page_has_what_happened_and_the_trend(browser: Browser) -> None:
         newest = [entry.text for entry in past[0].entries][:-11:-1]
         assert [text.index(words) for words in newest] == sorted(text.index(words) for words in newest)
         everything = plain(other.text("/history"))
+        assert f"as of {START:%Y-%m-%d %H:%M:%S} UTC; rebalancer history" in everything
         assert all(entry.text in everything for entry in past[0].entries)
         only = plain(other.text("/history?q=cart").partition("What happened")[2])
         assert "cart" in only

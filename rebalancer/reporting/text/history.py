@@ -1,5 +1,6 @@
-"""The history and the trend as text: a line for each entry, the newest last, as in a log."""
+"""The history and the trend as text: as of when, then a line for each entry, the newest last, as in a log."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from rebalancer.documents.history import HistoryDocument, HistoryEntry, TrendDocument
@@ -28,12 +29,19 @@ def history_text(document: HistoryDocument, layout: TextLayout = PLAIN) -> str:
     """Show entries."""
     if not document.entries:
         reason = "nothing has been recorded yet" if not document.total else f"none of {document.total} is selected"
-        return f"No entries: {reason}.\n"
+        return join_lines((*_head(document), f"No entries: {reason}."))
     rows = [
         (f"{entry.at:%Y-%m-%d %H:%M:%SZ}", layout.paint(entry.kind, _find_style(entry)), entry.text)
         for entry in document.entries
     ]
-    return join_lines(layout.table(_HEAD, rows))
+    return join_lines((*_head(document), *layout.table(_HEAD, rows)))
+
+
+def _head(document: HistoryDocument | TrendDocument) -> Iterator[str]:
+    """Say as of when a document is, by the times that the status has."""
+    if document.as_of is not None:
+        ran = f", last cycle {document.last_cycle:%Y-%m-%d %H:%M:%SZ}" if document.last_cycle is not None else ""
+        yield f"As of {document.as_of:%Y-%m-%d %H:%M:%SZ}{ran}"
 
 
 def _find_style(entry: HistoryEntry) -> Style | None:
@@ -45,9 +53,9 @@ def _find_style(entry: HistoryEntry) -> Style | None:
 def trend_text(document: TrendDocument, layout: TextLayout = PLAIN) -> str:
     """Show samples."""
     if not document.samples:
-        return "No samples: nothing was violated yet.\n"
+        return join_lines((*_head(document), "No samples: nothing was violated yet."))
     rows = [
         (f"{sample.at:%Y-%m-%d %H:%M:%SZ}", str(sample.violated), str(sample.above), str(sample.skew))
         for sample in document.samples
     ]
-    return join_lines(layout.table(_TREND, rows))
+    return join_lines((*_head(document), *layout.table(_TREND, rows)))
