@@ -27,7 +27,7 @@ from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.capacity.decision import CapacityDecision
 from rebalancer.capacity.requests import RequestChange
 from rebalancer.model.approvals import Proposal, StandingApproval
-from rebalancer.model.history import NOBODY, Author, EntryKind
+from rebalancer.model.history import NOBODY, Author, EntryKind, SeenGone
 from rebalancer.model.losses import DomainLoss
 from rebalancer.model.motion import DomainMotion
 from rebalancer.model.moves import (
@@ -137,12 +137,14 @@ class ViolationEnded(NamedTuple):
     """A violation that began at `since`, in seconds, is over, and so is its repair.
 
     `GroupRecovered` may come before: while a pod is evicted and not replaced, its group may look satisfied. `subject`
-    is None where this process has not seen it: it may be satisfied, gone, or violated together with others.
+    is None where this process has not seen it: it may be satisfied, gone, or violated together with others. `gone` is
+    when an earlier cycle first saw that it is violated no longer, as status and trend said then; None if none did.
     """
 
     token: str
     subject: Subject | None
     since: int
+    gone: SeenGone | None = None
 
 
 class Deadlocked(NamedTuple):
@@ -542,7 +544,8 @@ def _find_seen(memory: Memory) -> dict[str, int]:
 def find_violations(before: Memory, after: Memory, subjects: FindSubjects) -> Iterator[ViolationBegan | ViolationEnded]:
     """Yield the violations that ended in between, then those that began.
 
-    A violation whose moves are in flight has not ended.
+    A violation whose moves are in flight has not ended: it may come back. Once they are over, it has ended in the cycle
+    that first saw it gone.
     """
     known, seen = find_open(before), _find_seen(after)
     if known == seen:
@@ -551,7 +554,8 @@ def find_violations(before: Memory, after: Memory, subjects: FindSubjects) -> It
     ended = {token: since for token, since in known.items() if token not in seen and token not in moving}
     begun = seen.keys() - known.keys()
     found = subjects(frozenset(ended.keys() | begun)) if ended or begun else {}
-    yield from (ViolationEnded(token, found.get(token), since) for token, since in ended.items())
+    gone = {one.token: one for one in before.noted.gone}
+    yield from (ViolationEnded(token, found.get(token), since, gone.get(token)) for token, since in ended.items())
     yield from (ViolationBegan(token, found.get(token)) for token in seen if token in begun)
 
 

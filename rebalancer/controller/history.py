@@ -15,7 +15,7 @@ from rebalancer.history.moves import move_entries
 from rebalancer.history.outbox import add_entries, begin_term
 from rebalancer.history.people import people_entries
 from rebalancer.history.samples import note_sample
-from rebalancer.history.violations import still_open, violation_entries
+from rebalancer.history.violations import find_gone, still_open, violation_entries
 from rebalancer.history.words import cut
 from rebalancer.history.zones import zone_entries
 from rebalancer.model.history import NAME_LIMIT, Entry, EntryKind, Noted
@@ -47,22 +47,27 @@ def note_step(before: LoopState, event: LoopEvent, after: LoopState, now: dateti
         entries.append(Entry(seq=0, at=seconds_of(now), kind=EntryKind.LEADS, who=who))
     said = people_entries(after.happened, now)
     is_new = isinstance(event, Leading) or before.cycle is None  # nothing was observed yet in this term
-    entries += map(_note_late, said) if is_new else said
+    entries += (_note_late(entry, now) for entry in said) if is_new else said
     entries += move_entries(after.happened, after.cycle.snapshot if after.cycle is not None else None)
     if after.cycle is not None and after.cycle is not before.cycle:
-        noted = structs.replace(memory.noted, open=still_open(known, memory, after.happened))
+        still = still_open(known, memory, after.happened)
+        noted = structs.replace(memory.noted, open=still, gone=find_gone(known, memory, still, now, late=is_new))
         sample, noted = note_sample(noted, after.cycle.assessment, after.cycle.overview.violated, now)
         memory = _with_noted(memory, noted)
         seen = (*zone_entries(after.happened, now), *violation_entries(after.happened, now))
-        entries += map(_note_late, seen) if is_new else seen
+        entries += (_note_late(entry, now) for entry in seen) if is_new else seen
         entries += sample
     memory = add_entries(memory, entries)
     return after if memory is after.memory else replace(after, memory=memory)
 
 
-def _note_late(entry: Entry) -> Entry:
-    """Return an entry of what a new leader finds: what has ended may have done so while nobody led."""
-    return structs.replace(entry, late=True) if entry.kind in _ENDS and not entry.until else entry
+def _note_late(entry: Entry, now: datetime) -> Entry:
+    """Return an entry of what a new leader finds: what has ended may have done so while nobody led.
+
+    Of an end with a time of its own it is known when.
+    """
+    is_found_now = entry.kind in _ENDS and not entry.until and entry.at == seconds_of(now)
+    return structs.replace(entry, late=True) if is_found_now else entry
 
 
 def _with_noted(memory: Memory, noted: Noted) -> Memory:

@@ -38,10 +38,12 @@ _LASTING: Final = frozenset(
 class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
     """One thing that has happened, and `text`, which says it in a line.
 
-    `seq` increases strictly over all leaders. `at` is when the leader observed it; what has ended lasted from `since`
-    until then, `seconds`. It may have ended before then where `atMost`: nobody led, and nothing says when. `namespace`,
-    `workload`, `pod`, `uid`, `node` (that the pod left) and `cause` are what it concerns; of a violation of several
-    workloads `others` are those after the first, as many as an entry takes, and `number` counts all.
+    `seq` increases strictly over all leaders. `at` is when the leader observed it; what has ended lasted from
+    `since` until then, `seconds`. Where a violation is gone while its repair still moves pods, its end is stored
+    once they have moved; `at` is the cycle that first saw it gone, as status and trend have it. It may have ended
+    before then where `atMost`: nobody led, and nothing says when. `namespace`, `workload`, `pod`, `uid`, `node`
+    (that the pod left) and `cause` are what it concerns; of a violation of several workloads `others` are those
+    after the first, as many as an entry takes, and `number` counts all.
 
     `kind` is Moved of an eviction that took place, by whatever outcome. A request that was refused or not carried out
     is Refused, one whose pod was gone before is Gone.
@@ -143,9 +145,10 @@ class TrendDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 def history_document(entries: Iterable[Entry], *, total: int, as_of: AsOf = UNKNOWN_TIME) -> HistoryDocument:
-    """Convert entries of the history, the oldest first."""
+    """Convert entries of the history, and put the oldest first: an end may be stored after what came later."""
+    ordered = sorted(entries, key=lambda entry: (entry.at, entry.seq))
     return HistoryDocument(
-        as_of=as_of.stored, last_cycle=as_of.last_cycle, entries=tuple(map(history_entry, entries)), total=total
+        as_of=as_of.stored, last_cycle=as_of.last_cycle, entries=tuple(map(history_entry, ordered)), total=total
     )
 
 

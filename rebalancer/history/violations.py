@@ -1,7 +1,8 @@
 """An entry for the begin of each violation, and one for its end with the time that it lasted, or why it does not count.
 
 What is violated, and since when, is in the memory's `seen`. While a pod is evicted and not replaced, its group may look
-satisfied: a violation whose moves are in flight has not ended.
+satisfied: a violation whose moves are in flight has not ended. If it stays away until they are over, its end is the
+cycle that first saw it gone: that is when status and trend counted it no longer.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +17,7 @@ from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.assessment.causes import Causes, constraint_token, limit_token, term_token
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.history.words import cut, join_workloads, workload_text
-from rebalancer.model.history import Entry, EntryKind
+from rebalancer.model.history import Entry, EntryKind, SeenGone
 from rebalancer.model.moments import seconds_of
 from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.reasons import ViolationCause
@@ -58,6 +59,15 @@ def still_open(before: Memory, after: Memory, happened: Iterable[Occurrence]) ->
     seen = {token: seconds_of(since) for token, since in after.seen}
     still = ((token, since) for token, since in find_open(before).items() if token not in ended)
     return tuple(sorted((token, since) for token, since in still if seen.get(token) != since))
+
+
+def find_gone(
+    before: Memory, after: Memory, still: Iterable[tuple[str, int]], now: datetime, *, late: bool = False
+) -> tuple[SeenGone, ...]:
+    """Return `Noted.gone` after a step: of what is still open, since when it is violated no longer."""
+    known, seen = {one.token: one for one in before.noted.gone}, {token for token, _ in after.seen}
+    gone = (token for token, _ in still if token not in seen)
+    return tuple(known.get(token) or SeenGone(token, seconds_of(now), late) for token in gone)
 
 
 def describe(subject: Subject) -> Violation:
@@ -140,7 +150,10 @@ def _end_entry(kind: EntryKind, ended: ViolationEnded, now: datetime) -> Entry:
     what = ""
     if subject is not None:
         what = cut(str(subject.dropped) if subject.dropped is not None else name_rule(subject))
-    return structs.replace(_entry(kind, ended.token, violation, now), since=ended.since, what=what)
+    entry = structs.replace(_entry(kind, ended.token, violation, now), since=ended.since, what=what)
+    if ended.gone is None or kind is not EntryKind.SATISFIED:
+        return entry
+    return structs.replace(entry, at=ended.gone.at, late=ended.gone.late)
 
 
 def _entry(kind: EntryKind, token: str, violation: Violation, now: datetime) -> Entry:

@@ -81,7 +81,7 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     seq: int = field(name="s")
     at: int = field(name="t")
-    """When it was observed, in seconds since 1970, as all times."""
+    """When it was observed, in seconds since 1970, as all times; of an end that first waited for a repair, before."""
     kind: str = field(name="k")
     """An EntryKind; a later release may have stored others."""
     namespace: str = field(default="", name="n")
@@ -130,6 +130,17 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """Of a move in mode Approve: the hash of the plan by whose approval it was requested."""
 
 
+class SeenGone(Struct, frozen=True, gc=False, array_like=True, omit_defaults=True):
+    """When a cycle first saw that what has this token is violated no longer.
+
+    `late`: it was the first cycle of a leader, so that it may have been gone long before.
+    """
+
+    token: str
+    at: int
+    late: bool = False
+
+
 class Noted(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """What the history has: stored with the memory, so that a new leader reports each thing once.
 
@@ -154,6 +165,8 @@ class Noted(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """A token of what is wrong with the newest policy, "" where it is in force."""
     open: tuple[tuple[str, int], ...] = ()
     """Violations, by token, that began at another time than the memory's `seen` has: a repair has interrupted them."""
+    gone: tuple[SeenGone, ...] = ()
+    """Of these, those that are violated no longer, while their repair lasts."""
     violated: int = 0
     """Of the last sample, as the next two."""
     above: int = 0

@@ -62,7 +62,8 @@ def test_each_move_is_in_the_history_once(cluster: ControlPlane, tmp_path: Path)
         assert controller.log("history not stored") == []
 
     entries = history(cluster)
-    assert [entry["seq"] for entry in entries] == sorted({entry["seq"] for entry in entries})
+    assert len({entry["seq"] for entry in entries}) == len(entries)
+    assert [entry["at"] for entry in entries] == sorted(entry["at"] for entry in entries)
     moves = [entry for entry in entries if entry["kind"] == "Moved"]
     assert Counter(entry["pod"] for entry in moves) == Counter(
         request.name for request in cluster.audit.evictions(user=USER) if request.code == 201

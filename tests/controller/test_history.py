@@ -172,6 +172,10 @@ def test_a_repair_in_the_history(restarts: bool) -> None:
     assert samples[0].number > 0
     assert samples[-1].number == samples[-1].above == 0
     assert sum(entry.kind == EntryKind.LEADS for entry in entries) == (40 if restarts else 1)
+    last_end = max(entry.at for entry in entries if entry.kind == EntryKind.SATISFIED)
+    assert last_end == min(entry.at for entry in samples if not entry.number), "when the status has none violated"
+    late = {history_entry(entry).at_most for entry in entries if entry.kind == EntryKind.SATISFIED}
+    assert late == {restarts}, "each cycle is the first of a leader"
 
 
 def test_a_zone_that_is_lost_and_comes_back() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
 
+from rebalancer.account.ended import Dropped, Gone
 from rebalancer.account.happened import (
     FindSubjects,
     MoveEnded,
@@ -27,10 +28,10 @@ from rebalancer.history.declared import Declaration, format_declaration, read_de
 from rebalancer.history.moves import move_entries
 from rebalancer.history.people import people_entries
 from rebalancer.history.samples import count_above, note_sample
-from rebalancer.history.violations import MOST_NAMED, Violation, describe, still_open, violation_entries
+from rebalancer.history.violations import MOST_NAMED, Violation, describe, find_gone, still_open, violation_entries
 from rebalancer.history.words import cut
 from rebalancer.history.zones import zone_entries
-from rebalancer.model.history import NOBODY, TEXT_LIMIT, UNKNOWN, Author, Entry, EntryKind, Noted
+from rebalancer.model.history import NOBODY, TEXT_LIMIT, UNKNOWN, Author, Entry, EntryKind, Noted, SeenGone
 from rebalancer.model.moves import Memory, Move, MoveState, Target, ZoneSeen, make_token
 from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.snapshot import Snapshot
@@ -159,6 +160,26 @@ def test_a_repair_does_not_interrupt_a_violation() -> None:
     again = structs.replace(again, noted=Noted(open=kept))
     (ended,), kept = note_violations(again, Memory(), seen, LATER)
     assert (ended.kind, ended.since, kept) == ("Satisfied", AT, ())
+
+
+def test_a_violation_ends_in_the_cycle_that_saw_it_gone() -> None:
+    """Which is when the status counts it no longer, and not when the last pod of its repair is Ready."""
+    flying, token = with_state(MoveState.EVICTED, group="web"), make_token("web")
+    gone = Memory(moves=(flying,))
+    memory = Memory(seen=((token, START),))
+    for minute, following in enumerate((gone, Memory(seen=((token, START + MINUTE),), moves=(flying,)), gone, gone), 1):
+        now = START + minute * MINUTE
+        entries, kept = note_violations(memory, following, seen, now)
+        assert (entries, kept) == ((), ((token, AT),))
+        noted = Noted(open=kept, gone=find_gone(memory, following, kept, now))
+        memory = structs.replace(following, noted=noted)
+    assert memory.noted.gone == (SeenGone(token, AT + 180),), "it came back in between"
+    (ended,), kept = note_violations(memory, Memory(), seen, LATER)
+    assert (ended.kind, ended.since, ended.at) == ("Satisfied", AT, AT + 180)
+    assert find_gone(memory, Memory(), kept, LATER) == ()
+    subject = SUBJECT._replace(dropped=Dropped(Gone.LIMIT))
+    (dropped,), _ = note_violations(memory, Memory(), lambda tokens: dict.fromkeys(tokens, subject), LATER)
+    assert (dropped.kind, dropped.at) == ("NoLongerRequired", AT + 600), "that nobody had seen before"
 
 
 @given(st.lists(st.sets(st.sampled_from("abcdef")), max_size=12))
