@@ -365,8 +365,8 @@ class PauseChanged(NamedTuple):
 class Declared(NamedTuple):
     """People have said something, which is told once, whoever leads, and when it is known who.
 
-    `author` is None where nobody has, as a pause has ended by its time, or nothing says who: of a right. Times are in
-    seconds, 0 where there is none.
+    `author` is None where nobody has, as a pause has ended by its time, or nothing says who: of a right. `at` is when,
+    where that is known and was not seen. Times are in seconds, 0 where there is none.
     """
 
     kind: EntryKind
@@ -375,6 +375,7 @@ class Declared(NamedTuple):
     since: int = 0
     until: int = 0
     number: int = 0
+    at: int = 0
 
 
 class RequestAnswered(NamedTuple):

@@ -1,7 +1,8 @@
 """What people have said: a pause, its end, an approval, another policy; each once, when it is known who.
 
 What was reported last is in the memory (`Noted`), so that a change that happens while nobody leads is reported once, by
-the next leader.
+the next leader. A pause that has ended before anybody saw it is known by what it has left: the declaration of who has
+ended it, or itself, with its time over.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,7 +17,7 @@ from rebalancer.account.happened import Declared
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.rights import Rights
 from rebalancer.admission.written import NOT_READ, Written
-from rebalancer.model.history import NOBODY, Author, EntryKind, Noted
+from rebalancer.model.history import NOBODY, Author, EndedPause, EntryKind, Noted
 from rebalancer.model.moments import seconds_of
 from rebalancer.model.moves import make_token
 
@@ -60,6 +61,7 @@ def pause_token(pause: Pause) -> str:
 
 def find_people(noted: Noted, acts: Acts, now: datetime) -> tuple[Sequence[Declared], Noted]:
     """Return what is new, and what has been reported after it."""
+    unseen, noted = _find_unseen(noted, acts, now)
     following = structs.replace(
         _note_pause(noted, acts, now),
         approved=acts.approved or noted.approved,  # an approval that is not read yet has not been withdrawn
@@ -69,7 +71,12 @@ def find_people(noted: Noted, acts: Acts, now: datetime) -> tuple[Sequence[Decla
     if acts.policy_author is not None:
         refused = make_token(acts.policy_error) if acts.policy_error else ""
         following = structs.replace(following, policy=acts.policy, refused=refused)
-    found = _find_pause(noted, following, acts), _find_others(noted, following, acts), _find_rights(noted, following)
+    found = (
+        unseen,
+        _find_pause(noted, following, acts),
+        _find_others(noted, following, acts),
+        _find_rights(noted, following),
+    )
     return tuple(chain(*found)), following
 
 
@@ -87,6 +94,47 @@ def _find_rights(noted: Noted, following: Noted) -> Iterator[Declared]:
     ):
         if names:
             yield Declared(kind, None, what=", ".join(names), number=len(names))
+
+
+def describe_end(pause: Pause, author: Author, now: datetime) -> EndedPause:
+    """Return what is declared of a pause that ends now; `author` is who has written it, as Kubernetes has noted."""
+    return EndedPause(
+        by=pause.by,
+        manager=author.manager,
+        reason=pause.unreadable or pause.reason,
+        since=author.at,
+        until=seconds_of(pause.until) if pause.until is not None else 0,
+        at=max(seconds_of(now), author.at),
+    )
+
+
+def _find_unseen(noted: Noted, acts: Acts, now: datetime) -> tuple[Sequence[Declared], Noted]:
+    """Return the begin of a pause that nobody saw while it held, and what has been reported after it.
+
+    Its end is reported as that of any other.
+    """
+    author, pause = acts.pause_author, acts.pause
+    if author is None:
+        return (), noted
+    declared, expired = author.ended, pause is not None and not pause.holds(now)
+    resumed = make_token(f"{author.of} {declared.since} {declared.at}") if declared is not None else noted.resumed
+    over = pause_token(pause) if pause is not None and expired else noted.expired
+    following = structs.replace(noted, resumed=resumed, expired=over)
+    if resumed != noted.resumed:
+        token, ended = author.of, declared
+    elif over != noted.expired and pause is not None:
+        token, ended = over, describe_end(pause, author, now)
+    else:
+        return (), following
+    # One whose time was over when it was written has paused nothing.
+    was_none = ended is None or 0 < ended.until <= ended.since or (expired and not ended.since)
+    if ended is None or was_none or token in {noted.pause, noted.expired}:
+        return (), following
+    person = Author(who=ended.by, manager=ended.manager, at=ended.since)
+    at = ended.since or ended.at
+    begun = Declared(EntryKind.PAUSED, person, what=ended.reason, until=ended.until, at=at)
+    since = noted.paused_at if noted.pause else ended.since
+    return (begun,), structs.replace(following, pause=token, paused_at=since)
 
 
 def _note_pause(noted: Noted, acts: Acts, now: datetime) -> Noted:
@@ -111,11 +159,22 @@ def _find_pause(noted: Noted, following: Noted, acts: Acts) -> Iterator[Declared
             what=pause.unreadable or pause.reason,
             until=seconds_of(pause.until) if pause.until is not None else 0,
         )
-    else:  # a pause that is still there has ended by its time
-        ended_by = _about(author, noted.pause) if acts.pause is None else None
-        until = acts.pause.until if acts.pause is not None else None
-        ended_at = seconds_of(until) if until is not None else 0
-        yield Declared(EntryKind.RESUMED, ended_by, since=noted.paused_at, until=ended_at)
+    else:
+        yield _find_end(noted, acts.pause, author)
+
+
+def _find_end(noted: Noted, pause: Pause | None, author: Author) -> Declared:
+    """Return the end of the pause that was reported; one that is still there has ended by its time."""
+    declared = author.ended if pause is None and author.of == noted.pause else None
+    until = seconds_of(pause.until) if pause is not None and pause.until is not None else 0
+    at = until or (declared.at if declared is not None else 0)
+    if declared is not None and 0 < declared.until <= declared.at:
+        at = until = declared.until  # it was removed afterwards
+    ended_by = _about(author, noted.pause) if pause is None and not until else None
+    # Another clock may have written it: nothing ends before it has begun.
+    return Declared(
+        EntryKind.RESUMED, ended_by, since=noted.paused_at, until=until, at=max(at, noted.paused_at) if at else 0
+    )
 
 
 def _find_others(noted: Noted, following: Noted, acts: Acts) -> Iterator[Declared]:

@@ -22,7 +22,7 @@ from rebalancer.cli.elsewhere import list_elsewhere, repeat_command
 from rebalancer.cli.errors import CliError, warn
 from rebalancer.cli.settings_flags import load_flags
 from rebalancer.history.declared import Declaration, format_declaration
-from rebalancer.model.history import UNKNOWN
+from rebalancer.model.history import UNKNOWN, EndedPause
 from rebalancer.policy.durations import parse_duration
 from rebalancer.ports import LeaseUnavailable
 
@@ -100,9 +100,9 @@ def _has_led(lease: KubernetesLease) -> bool | None:
         return None
 
 
-def declare(transport: Transport, of: str) -> str:
+def declare(transport: Transport, of: str, ended: EndedPause | None = None) -> str:
     """Return the annotation that says who changes an object, and about what: by the API server, else UNKNOWN."""
-    return format_declaration(Declaration(by=find_user(transport) or UNKNOWN, of=of))
+    return format_declaration(Declaration(by=find_user(transport) or UNKNOWN, of=of, ended=ended))
 
 
 def current_user(transport: Transport) -> str:

@@ -3,9 +3,9 @@
 import argparse
 from datetime import UTC, datetime
 
-from rebalancer.account.people import pause_token
-from rebalancer.adapters.kubernetes.configmaps import find_pause
-from rebalancer.admission.pause import is_pause_key
+from rebalancer.account.people import describe_end, pause_token
+from rebalancer.adapters.kubernetes.configmaps import find_author, find_pause
+from rebalancer.admission.pause import KEY, is_pause_key
 from rebalancer.cli.errors import Exit
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.pause_client import connect_switch, declare, explain_refusals
@@ -34,7 +34,8 @@ def run(args: argparse.Namespace) -> int:
             say([f"Nothing to do: {control} has no pause."])
             return Exit.FINE
         keys = sorted(filter(is_pause_key, (*config_map.data, *config_map.binary)))
-        declared = declare(target.transport, pause_token(pause))
+        author = find_author(config_map, KEY)
+        declared = declare(target.transport, pause_token(pause), describe_end(pause, author, target.transport.now()))
         for key in keys:
             control.remove(key, declared=declared)
     over = "" if pause.holds(datetime.now(UTC)) else " (it had ended)"

@@ -286,10 +286,15 @@ def _suspend_unread(state: LoopState, snapshot: Snapshot, now: datetime) -> Loop
 
 
 def _handle_pause(state: LoopState, event: PauseRead, now: datetime) -> tuple[LoopState, Requests]:
-    """Apply a pause, its change or its end; evictions that were admitted before wait for a new plan."""
+    """Apply a pause, its change or its end; evictions that were admitted before wait for a new plan.
+
+    Where it was read before a request, the watch brings who it was: the history has it with the memory. Evictions that
+    wait for that are saved with it in any case.
+    """
     pause = event.pause if event.pause is not None and event.pause.holds(now) else None
     if pause == state.in_force.pause:
-        return state, ()
+        is_news = event.author is not None and not state.queue.evictions
+        return state, save_if_leading(state) if is_news else ()
     following = drop_queue(replace(state, in_force=replace(state.in_force, pause=pause)))
     return following, save_if_leading(following)
 

@@ -1,24 +1,28 @@
 """What a command declares of who runs it, in an annotation of the object that it changes.
 
 Anybody who may change the object may declare any name; the audit log of the API server is the proof. A declaration says
-what it is about, so that it is not taken for the author of a later change.
+what it is about, so that it is not taken for the author of a later change. That of the end of a pause says which pause
+that was: of one that came and went while nobody led, or no watch was open, there is nothing else.
 """
 
 from typing import Final
 
 import msgspec
 
+from rebalancer.history.ring import LATEST
 from rebalancer.history.words import cut
+from rebalancer.model.history import EndedPause
 from rebalancer.model.visible import visible_json
 
 ANNOTATION: Final = "rebalancer.dev/changed-by"
 
 
-class Declaration(msgspec.Struct, frozen=True):
+class Declaration(msgspec.Struct, frozen=True, omit_defaults=True):
     """Who changes an object, and what the change is about: the token of the pause that it ends, or a plan's hash."""
 
     by: str = ""
     of: str = ""
+    ended: EndedPause | None = None
 
 
 def format_declaration(declaration: Declaration) -> str:
@@ -32,4 +36,11 @@ def read_declaration(text: str) -> Declaration:
         declaration = msgspec.json.decode(text or "{}", type=Declaration)
     except msgspec.DecodeError:
         return Declaration()
-    return Declaration(by=cut(declaration.by), of=cut(declaration.of))
+    return Declaration(by=cut(declaration.by), of=cut(declaration.of), ended=_check(declaration.ended))
+
+
+def _check(ended: EndedPause | None) -> EndedPause | None:
+    """Return a declared pause with short texts, None where its times make no sense."""
+    if ended is None or not 0 <= ended.since <= ended.at < LATEST or not 0 <= ended.until < LATEST:
+        return None
+    return msgspec.structs.replace(ended, by=cut(ended.by), manager=cut(ended.manager), reason=cut(ended.reason))

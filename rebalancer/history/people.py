@@ -15,9 +15,8 @@ def people_entries(happened: Iterable[Occurrence], now: datetime) -> Iterator[En
     """Yield the entries; the field manager stands in for a person whom nothing names."""
     for said in happened:
         if isinstance(said, Declared):
-            entry = Entry(
-                seq=0, at=seconds_of(now), kind=said.kind, what=cut(said.what), until=said.until, number=said.number
-            )
+            at = min(said.at or seconds_of(now), seconds_of(now))
+            entry = Entry(seq=0, at=at, kind=said.kind, what=cut(said.what), until=said.until, number=said.number)
             yield _with_author(structs.replace(entry, since=said.since), said.author)
         elif isinstance(said, WholeEnded):
             standing = said.standing

@@ -24,7 +24,7 @@ ENTRIES_KEY: Final = "entries.jsonl"
 SEGMENT_BYTES: Final = 100 * 1024
 """Of one text."""
 
-_LATEST: Final = 253_402_300_800
+LATEST: Final = 253_402_300_800
 """The first second of the year 10000, which no date can have."""
 
 _DECODER: Final = msgspec.json.Decoder(Entry)
@@ -40,7 +40,7 @@ def parse_segment(text: str) -> Iterator[Entry]:
             entry = _DECODER.decode(line)
         except msgspec.DecodeError:
             continue
-        if 0 <= entry.at < _LATEST and 0 <= entry.since < _LATEST and 0 <= entry.until < _LATEST:
+        if 0 <= entry.at < LATEST and 0 <= entry.since < LATEST and 0 <= entry.until < LATEST:
             yield entry
 
 

@@ -56,16 +56,33 @@ class EntryKind(StrEnum):
     """Entries could not be stored in time, and were dropped."""
 
 
+class EndedPause(Struct, frozen=True, gc=False, omit_defaults=True):
+    """A pause as whoever has ended it declares it, for a controller that has not seen it; times in seconds since 1970.
+
+    `since` is when it was written, 0 if that is not known, `at` when it ended, and `until` when it would by itself, 0
+    if it would not.
+    """
+
+    by: str = ""
+    manager: str = ""
+    """The field manager that wrote it."""
+    reason: str = ""
+    since: int = 0
+    until: int = 0
+    at: int = 0
+
+
 class Author(Struct, frozen=True, gc=False, omit_defaults=True):
     """Who has changed an object, as far as the object says it.
 
     `who` is what the command has written beside its change, "" if nothing was, and `of` what that change was about;
-    anybody who may write the object may declare any name. `manager` is the field manager that Kubernetes has noted, and
-    `at` when, in seconds since 1970.
+    anybody who may write the object may declare any name. `ended` is the pause that the change ended, None of any other
+    change. `manager` is the field manager that Kubernetes has noted, and `at` when, in seconds since 1970.
     """
 
     who: str = ""
     of: str = ""
+    ended: EndedPause | None = None
     manager: str = ""
     at: int = 0
 
@@ -153,6 +170,10 @@ class Noted(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     pause: str = ""
     """A token of the pause, "" where there is none."""
     paused_at: int = 0
+    resumed: str = ""
+    """A token of the end of a pause that was declared last: of a pause that nobody has seen, that is the only trace."""
+    expired: str = ""
+    """A token of the last pause that was found to be over by its time."""
     approved: str = ""
     """The hash of the plan that was approved last."""
     whole: str = ""

@@ -1,6 +1,7 @@
 """`rebalancer pause` and `resume`: what they write, what they say, and what they say where they may not."""
 
 import getpass
+import json
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -8,12 +9,17 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rebalancer.account.people import pause_token
-from rebalancer.admission.pause import read_pause
+from rebalancer.account.people import Acts, find_people, pause_token
+from rebalancer.adapters.kubernetes.configmaps import find_author, find_pause
+from rebalancer.admission.pause import KEY, read_pause
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
-from rebalancer.history.declared import ANNOTATION, Declaration, read_declaration
-from rebalancer.model.history import UNKNOWN
+from rebalancer.decoding.config_maps import CONFIG_MAPS
+from rebalancer.decoding.interning import Interner
+from rebalancer.decoding.lists import decode
+from rebalancer.history.declared import ANNOTATION, read_declaration
+from rebalancer.history.people import people_entries
+from rebalancer.model.history import UNKNOWN, Noted
 from tests.adapters.kubernetes.fake_server import Answer, ApiServer, reachable
 
 MAP = "/api/v1/namespaces/rebalancer-system/configmaps/rebalancer-control"
@@ -58,9 +64,24 @@ def test_who_resumes_is_declared(server: ApiServer, review: Answer, who: str) ->
     server.answers["POST", REVIEW] = review
     assert entry.main(["resume"]) == Exit.FINE
     declared = read_declaration(server.objects[MAP]["metadata"]["annotations"][ANNOTATION])
-    assert declared == Declaration(by=who, of=pause_token(pause))
+    assert (declared.by, declared.of) == (who, pause_token(pause))
     assert entry.main(["pause"]) == Exit.FINE
     assert ANNOTATION not in server.objects[MAP]["metadata"]["annotations"]
+
+
+def test_a_pause_of_a_moment_is_known_from_what_resume_writes(server: ApiServer) -> None:
+    """A controller that has read the ConfigMap neither before nor in between has both, with who and when."""
+    assert entry.main(["pause", "--reason", "a look"]) == Exit.FINE
+    written = {"manager": "rebalancer", "operation": "Update", "time": "2026-01-05T08:00:00Z", "fieldsType": "FieldsV1"}
+    server.objects[MAP]["metadata"]["managedFields"] = [{**written, "fieldsV1": {"f:data": {"f:pause.yaml": {}}}}]
+    assert entry.main(["resume"]) == Exit.FINE
+    read = decode(CONFIG_MAPS, json.dumps(server.objects[MAP]).encode(), Interner())
+    said, _ = find_people(Noted(), Acts(pause=find_pause(read), pause_author=find_author(read, KEY)), datetime.now(UTC))
+    begun, ended = people_entries(said, datetime.now(UTC))
+    at = int(datetime(2026, 1, 5, 8, tzinfo=UTC).timestamp())
+    assert (begun.kind, begun.at, begun.who, begun.what) == ("Paused", at, "alice", "a look")
+    assert (ended.kind, ended.since, ended.who) == ("Resumed", at, "alice")
+    assert 0 <= datetime.now(UTC).timestamp() - ended.at < 60
 
 
 def test_a_pause_for_a_while(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:

@@ -27,6 +27,7 @@ from rebalancer.controller.state import (
     ProcessFacts,
     Queue,
     RightsRead,
+    Save,
 )
 from rebalancer.documents.events import EventObjects, events_of
 from rebalancer.documents.history import AsOf, history_entry
@@ -34,7 +35,7 @@ from rebalancer.documents.memory import memory_text, parse_memory
 from rebalancer.history.contents import NO_CONTENTS, Contents, Write
 from rebalancer.history.outbox import Stored
 from rebalancer.model.events import EventReason
-from rebalancer.model.history import NOBODY, Author, Entry, EntryKind
+from rebalancer.model.history import NOBODY, Author, EndedPause, Entry, EntryKind
 from rebalancer.model.moves import Memory
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy
@@ -42,7 +43,7 @@ from rebalancer.ports import MEMORY_KEY, HistoryError
 from rebalancer.simulator import HOSTNAME, ZONE, SimulatedCluster
 from tests.build import a_cluster, a_policy, away_from, change_specs, with_anti_affinity, with_owners
 from tests.controller.simulated import Simulation, eager
-from tests.history.build import START, entry
+from tests.history.build import AT, START, entry
 from tests.planning.clusters import returned
 
 POLICY = eager()
@@ -115,6 +116,48 @@ def test_who_has_done_it() -> None:
         ("PolicyChanged", "unknown", "helm"),
         ("PolicyRefused", "unknown", "kubectl-edit"),
     ]
+
+
+def test_a_pause_between_two_cycles_is_stored_without_one() -> None:
+    """Each reading of the watch that brings something is saved at once, also after a request has read the pause."""
+    pause, state = Pause(by="alice"), led()
+    readings = (
+        PauseRead(pause=pause),
+        PauseRead(pause=pause, author=NOBODY),
+        PauseRead(pause=None),
+        PauseRead(pause=None, author=Author(who="bob", of=pause_token(pause))),
+    )
+    for second, reading in enumerate(readings, 1):
+        state, requests = step(state, reading, START + timedelta(seconds=second))
+        assert any(isinstance(request, Save) for request in requests)
+    paused, resumed = state.memory.outbox[2:]
+    assert [(one.kind, one.who, one.at - AT) for one in (paused, resumed)] == [
+        ("Paused", "alice", 2),
+        ("Resumed", "bob", 4),
+    ]
+    assert state.cycle is None
+
+
+@pytest.mark.parametrize("led_before", [False, True])
+def test_a_pause_while_nobody_led_is_in_the_history(led_before: bool) -> None:
+    """The next leader has it from what `resume` has declared, with its times, whichever process read that."""
+    ended = EndedPause(by="alice", reason="a look", since=AT + 60, at=AT + 61)
+    reading = PauseRead(pause=None, author=Author(who="bob", of="t", ended=ended))
+    first, later = led(), START + timedelta(minutes=5)
+    if led_before:
+        state, _ = step(first, reading, later)
+    else:
+        state = LoopState(
+            in_force=InForce(policy=POLICY, policy_since=START), process=ProcessFacts(history_name="pod-2")
+        )
+        state, _ = step(state, reading, later)
+        state, _ = step(state, Leading(leads=True, memory=first.memory), later)
+    found = [history_entry(one) for one in state.memory.outbox if one.kind in {"Paused", "Resumed"}]
+    assert [one.text for one in found] == [
+        "paused by alice (declared) until somebody resumes: a look",
+        "resumed by bob (declared) after 1s",
+    ]
+    assert [one.at.timestamp() - AT for one in found] == [60, 61]
 
 
 def test_what_is_stored_is_dropped_from_the_memory() -> None:

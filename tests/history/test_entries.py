@@ -31,7 +31,7 @@ from rebalancer.history.samples import count_above, note_sample
 from rebalancer.history.violations import MOST_NAMED, Violation, describe, find_gone, still_open, violation_entries
 from rebalancer.history.words import cut
 from rebalancer.history.zones import zone_entries
-from rebalancer.model.history import NOBODY, TEXT_LIMIT, UNKNOWN, Author, Entry, EntryKind, Noted, SeenGone
+from rebalancer.model.history import NOBODY, TEXT_LIMIT, UNKNOWN, Author, EndedPause, Entry, EntryKind, Noted, SeenGone
 from rebalancer.model.moves import Memory, Move, MoveState, Target, ZoneSeen, make_token
 from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.snapshot import Snapshot
@@ -324,6 +324,61 @@ def test_a_pause_that_ends_by_itself() -> None:
     assert note_people(noted, acts, LATER + MINUTE) == ((), noted)
 
 
+ENDED = EndedPause(by="alice", reason="an upgrade", since=AT + 60, at=AT + 61)
+
+
+def test_a_pause_that_nobody_has_seen_is_known_by_the_declaration_of_its_end() -> None:
+    """Begin and end, with who and when, once; whether nobody led, or no watch was open."""
+    acts = replace(READ, pause_author=Author(who="bob", of="t", ended=ENDED))
+    (begun, ended), noted = note_people(Noted(), acts, LATER)
+    assert (begun.kind, begun.at, begun.who, begun.what) == ("Paused", AT + 60, "alice", "an upgrade")
+    assert (ended.kind, ended.at, ended.since, ended.who) == ("Resumed", AT + 61, AT + 60, "bob")
+    assert note_people(noted, acts, LATER + MINUTE) == ((), noted)
+    by_hand = structs.replace(ENDED, by="", manager="kubectl-patch", at=AT + 70)
+    again = replace(READ, pause_author=Author(who="bob", of="t", ended=by_hand))
+    (begun, ended), _ = note_people(noted, again, LATER)
+    assert (begun.who, begun.manager, ended.at) == (UNKNOWN, "kubectl-patch", AT + 70), "the same words, another pause"
+
+
+def test_a_pause_that_was_seen_is_not_reported_again_by_its_end() -> None:
+    """Its end is when it was resumed, not when the controller read that, and not before its begin."""
+    pause = Pause(reason="an upgrade", by="alice")
+    (_,), noted = note_people(Noted(), replace(READ, pause=pause), START)
+    resumed = replace(READ, pause_author=Author(who="bob", of=pause_token(pause), ended=ENDED))
+    (ended,), noted = note_people(noted, resumed, LATER)
+    assert (ended.kind, ended.at, ended.since, ended.who) == ("Resumed", AT + 61, AT, "bob")
+    assert note_people(noted, resumed, LATER + MINUTE) == ((), noted)
+    (_,), noted = note_people(noted, replace(READ, pause=pause), LATER)
+    (ended,), _ = note_people(noted, resumed, LATER + MINUTE)
+    assert ended.at == LATER.timestamp(), "the clock of who has ended it was behind"
+
+
+def test_a_pause_that_was_over_before_it_was_read() -> None:
+    """It has held from when it was written, as Kubernetes has noted, until its time; nobody has ended it."""
+    pause = Pause(by="alice", until=START + MINUTE)
+    acts = replace(READ, pause=pause, pause_author=Author(manager="kubectl", at=AT + 59))
+    (begun, ended), noted = note_people(Noted(), acts, LATER)
+    assert (begun.kind, begun.at, begun.who, begun.until) == ("Paused", AT + 59, "alice", AT + 60)
+    assert (ended.kind, ended.at, ended.since, ended.who) == ("Resumed", AT + 60, AT + 59, "")
+    assert note_people(noted, acts, LATER) == ((), noted)
+    removed = structs.replace(ENDED, since=AT + 59, until=AT + 60, at=AT + 70)
+    declared = replace(READ, pause_author=Author(who="bob", of=pause_token(pause), ended=removed))
+    assert note_people(noted, declared, LATER)[0] == (), "what is over is only removed"
+    (begun, ended), _ = note_people(Noted(), declared, LATER)
+    assert (begun.at, ended.at, ended.who) == (AT + 59, AT + 60, "")
+    for author in (NOBODY, Author(at=AT + 60)):
+        never = replace(acts, pause_author=author)
+        assert note_people(Noted(), never, LATER)[0] == (), "nothing says that it has paused anything"
+
+
+def test_what_took_the_place_of_a_pause_and_ended_unseen_has_ended_both() -> None:
+    """Evictions were paused from the first begin to the last end."""
+    (_,), noted = note_people(Noted(), replace(READ, pause=Pause(reason="a drill")), START)
+    acts = replace(READ, pause_author=Author(who="bob", of="t", ended=ENDED))
+    entries, _ = note_people(noted, acts, LATER)
+    assert [(one.kind, one.at, one.since) for one in entries] == [("Paused", AT + 60, 0), ("Resumed", AT + 61, AT)]
+
+
 def test_approvals_and_policies() -> None:
     """An approval by whom it declares; a policy by its field manager; a refused one once."""
     approved = replace(NO_ACTS, approved="0a1b", approval_author=Author(who="alice", of="0a1b"))
@@ -359,6 +414,11 @@ def test_a_declaration_can_be_read_again() -> None:
     """What somebody has damaged declares nothing."""
     declared = Declaration(by="alice", of="0a1b")
     assert read_declaration(format_declaration(declared)) == declared
+    ended = structs.replace(declared, ended=ENDED)
+    assert read_declaration(format_declaration(ended)) == ended
+    for wrong in ({"since": AT + 62}, {"since": -1}, {"until": -1}, {"until": 10**12}, {"at": 10**12}):
+        odd = structs.replace(declared, ended=structs.replace(ENDED, **wrong))
+        assert read_declaration(format_declaration(odd)) == declared
     assert read_declaration("") == read_declaration("{") == read_declaration('{"by": 3}') == Declaration()
 
 

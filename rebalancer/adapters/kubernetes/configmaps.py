@@ -57,8 +57,9 @@ def find_author(config_map: ConfigMap, key: str) -> Author:
     owners = [manager for manager in config_map.managers if key in manager.keys and manager.at is not None]
     last = max(owners, key=lambda manager: manager.at or ALWAYS, default=None)
     if last is None or last.at is None:
-        return Author(who=declared.by, of=declared.of)
-    return Author(who=declared.by, of=declared.of, manager=last.name, at=seconds_of(last.at))
+        return Author(who=declared.by, of=declared.of, ended=declared.ended)
+    at = seconds_of(last.at)
+    return Author(who=declared.by, of=declared.of, ended=declared.ended, manager=last.name, at=at)
 
 
 def read_config_map(
