@@ -59,7 +59,7 @@ from rebalancer.model.workloads import pod_ordinal, reference_of
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.expected_counts import expected_counts
-from rebalancer.planning.fates import Waits
+from rebalancer.planning.fates import Never, Waits
 from rebalancer.planning.plan import ComponentPlan, Plan
 from rebalancer.planning.scope.components import current_counts
 from rebalancer.planning.scope.victims import Victim, describe_difference
@@ -214,6 +214,8 @@ class _WorkloadPlan:
         self._idle = details.find_idle() if self.going or self.waiting or self._obstacles else ""
         self.idle = self._idle if self.going else ""
         self._made_at = plan.made_at
+        numbers = group_numbers(plan)
+        self._blocked = sum(numbers[group.name].blocked for group in self._obstacles)
 
     @property
     def reason(self) -> str | None:
@@ -225,7 +227,9 @@ class _WorkloadPlan:
     def answers(self) -> Iterator[Answer]:
         """Yield which pods are evicted now, which wait and why, and why not more are."""
         names = [eviction.pod.name for eviction in self.going or [wait.eviction for wait in self.waiting]]
-        answer = f"{len(self.going)} now, {len(self.waiting)} waiting{f'; {self.idle}' if self.idle else ''}"
+        counts = f"{len(self.going)} now, {len(self.waiting)} waiting"
+        counts += f", {self._blocked} blocked" if self._blocked else ""
+        answer = f"{counts}{f'; {self.idle}' if self.idle else ''}"
         yield _answer("Which of its pods are evicted?", answer, name_list(names))
         yield from _waiting_answers(self.waiting, self._made_at, self._idle)
         moving = {eviction.group for eviction in self.going}
@@ -529,7 +533,8 @@ def _eviction_answer(
             idle = details.find_idle()
             end = f"It {wait_end(waiting.refusal, plan.made_at, idle)}."
             lines = _wait_message(waiting.refusal, idle), end, _target_text(waiting.eviction)
-            return WAITS, waiting.reason, _answer(question, waiting.reason, *lines)
+            verdict = STAYS if isinstance(waiting, Never) else WAITS
+            return verdict, waiting.reason, _answer(question, waiting.reason, *lines)
     for refusal in plan.refusals:
         if refusal.workload == reference and refusal.pod in {None, pod.name}:
             evidence = str(refusal.refusal)

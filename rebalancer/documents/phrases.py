@@ -82,6 +82,17 @@ class _Likely(Protocol):
     def more(self) -> int: ...
 
 
+class _Took(Protocol):
+    @property
+    def low(self) -> int: ...
+
+    @property
+    def high(self) -> int: ...
+
+    @property
+    def of(self) -> int: ...
+
+
 SEEN_LATER: Final = frozenset({MoveState.VERIFIED, MoveState.INEFFECTIVE, MoveState.OVERTAKEN})
 """Ends of a move that a snapshot shows, maybe long after: no leader may have looked in between."""
 
@@ -93,6 +104,13 @@ def took_text(outcome: str, began: datetime, seen: datetime, ready: datetime | N
     """
     took = format_duration(timedelta(seconds=seconds_between(began, ready or seen)))
     return f"at most {took}" if ready is None and outcome in SEEN_LATER else took
+
+
+def past_moves(usual: _Took) -> str:
+    """Say how long the last moves took, which is true however long the next one takes: `last 3 took 1s to 7s`."""
+    low, high = (format_duration(timedelta(seconds=seconds)) for seconds in (usual.low, usual.high))
+    which = "last one" if usual.of == 1 else f"last {usual.of}"
+    return f"{which} took {low}" + (f" to {high}" if high != low else "")
 
 
 def ago(moment: datetime, now: datetime) -> str:
@@ -119,16 +137,15 @@ def from_now(moment: datetime, now: datetime) -> str:
 
 
 def end_text(
-    until: datetime | None, ends_with: str, now: datetime, usual: int | None = None, *, verb: str = "goes on"
+    until: datetime | None, ends_with: str, now: datetime, usual: _Took | None = None, *, verb: str = "goes on"
 ) -> str:
-    """Say when a wait ends; `usual` is how many seconds it usually takes. Begins with a verb."""
+    """Say when a wait ends; `usual` is how long the last moves took. Begins with a verb."""
     if until is not None:
         # Another wait may follow, and of several that end then the rates let only some go.
         return f"{verb} {from_now(until, now)}" + (" at the earliest" if verb == "goes on" else "")
     if not ends_with:
         return "does not end by itself"
-    took = f", usually {format_duration(timedelta(seconds=usual))}" if usual is not None else ""
-    return f"{verb} {ends_with}{took}"
+    return f"{verb} {ends_with}" + (f" ({past_moves(usual)})" if usual is not None else "")
 
 
 def wait_end(refusal: Refusal, said: datetime, idle: str = "") -> str:

@@ -12,7 +12,7 @@ from operator import attrgetter
 from statistics import median_low
 from typing import Final, NamedTuple
 
-from rebalancer.account.account import Account, Wait
+from rebalancer.account.account import Account, Repair, Wait
 from rebalancer.admission.admit import (
     AdmissionContext,
     BreakerOpen,
@@ -71,7 +71,8 @@ class NextMove(CamelCaseStruct, frozen=True, kw_only=True):
 class RepairWait(CamelCaseStruct, frozen=True, kw_only=True):
     """A repair that does not go on: `reason` and `message` say why, `until` or `endsWith` until when.
 
-    `violated` says what is to be repaired, `evictions` how many the whole repair takes, 0 where that is not known.
+    `violated` says what is to be repaired, `evictions` how many the whole repair takes, 0 where that is not known. Of
+    these `blocked` cannot be made, whatever is waited for. `stuck`: no eviction repairs any of it as things are.
 
     With `until` null and `endsWith` "" it does not end by itself. `then` is what follows, null where no eviction is
     decided yet.
@@ -81,6 +82,8 @@ class RepairWait(CamelCaseStruct, frozen=True, kw_only=True):
     workloads: tuple[WorkloadName, ...]
     violated: tuple[str, ...] = ()
     evictions: Number = 0
+    blocked: Number = 0
+    stuck: bool = False
     reason: Text
     message: str
     until: datetime | None
@@ -158,19 +161,21 @@ def shorten(domains: Mapping[str, Sequence[str]], most: int | None = MOST_LIKELY
 
 def find_waits(account: Account) -> tuple[RepairWait, ...]:
     """Return why the first twenty repairs that do not go on wait, those that end first before the others."""
-    waits = ((one.component, one.wait) for one in account.waits if one.wait is not None)
+    waits = ((repair, repair.wait) for repair in account.waits if repair.wait is not None)
     first = nsmallest(_MOST, waits, key=lambda one: one[1].rank)
-    return tuple(repair_wait(component, wait, account.moves) for component, wait in first)
+    return tuple(repair_wait(repair, wait, account.moves) for repair, wait in first)
 
 
-def repair_wait(group: ComponentPlan, wait: Wait, moves: Sequence[Move]) -> RepairWait:
+def repair_wait(repair: Repair, wait: Wait, moves: Sequence[Move]) -> RepairWait:
     """Convert a repair that does not go on; `moves` are those of the memory."""
-    refusal, first, until = wait
+    (refusal, first, until), group = wait, repair.component
     return RepairWait(
         namespace=group.component.namespace,
         workloads=tuple(map(workload_name, group.workloads)),
         violated=tuple(_violations(group)),
         evictions=group.evictions,
+        blocked=repair.numbers.blocked,
+        stuck=group.state is not State.VIOLATED and not repair.needed,
         reason=refusal.reason,
         message=refusal.timeless,
         until=until,

@@ -50,7 +50,7 @@ def fact_kinds() -> Mapping[str, type[Fact]]:
 class End(NamedTuple):
     """When a wait ends: `after` a span from when it was said, `at` a moment, or with an `event`, "when …".
 
-    `of_move`: the event is the end of a move, of which it is known how long it usually takes. `by_people`: only people
+    `of_move`: the event is the end of a move, and it is known how long the last ones took. `by_people`: only people
     bring the event about, whenever they do: a moment at which another wait ends says nothing then.
 
     With none of them it does not end by itself. A time is that at which this wait ends: another one may follow.

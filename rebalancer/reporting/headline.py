@@ -14,6 +14,9 @@ from rebalancer.model.modes import Mode
 from rebalancer.model.words import format_rest, name_list, plural, short_key, shorten_keys
 from rebalancer.reporting.acting import describe_missing_rights, find_hindrance
 
+NOT_NOW: Final = "cannot be repaired now"
+"""What is said of a violation that evictions do not repair as things are; its reason names the way out."""
+
 _FOR_LONG: Final = timedelta(hours=1)
 """A domain that has been lost for longer may have been removed on purpose."""
 
@@ -148,7 +151,7 @@ def next_word(figures: Figures) -> str:
 def _rest(status: StatusDocument, figures: Figures) -> Headline:
     """Say what is left where nothing moves or waits."""
     if figures.unrepairable and figures.unrepairable == figures.violated:
-        return Headline(Sign.UNREPAIRABLE, f"{_violated(figures)} and cannot be repaired now")
+        return Headline(Sign.UNREPAIRABLE, f"{_violated(figures)} and {NOT_NOW}")
     if figures.violated:
         return Headline(Sign.VIOLATED, f"{_violated(figures)}, nothing is planned")
     if not figures.workloads:
@@ -179,15 +182,22 @@ def hold_sentence(hold: HoldStatus, now: datetime, *, goes_on: bool = True) -> s
 
 def wait_sentence(wait: RepairWait, now: datetime, *, goes_on: bool = True) -> str:
     """Say where the controller `goes_on` when a repair does, with what, and why not before."""
-    usual = wait.usual.median if wait.usual is not None else None
-    end = end_text(wait.until, wait.ends_with, now, usual) if goes_on else "waited"
+    end = shorten_keys(end_text(wait.until, wait.ends_with, now, wait.usual)) if goes_on else "waited"
     then = ""
     if goes_on and wait.then is not None and (wait.until is not None or wait.ends_with):
         then = f", then {wait.then.pod} from {wait.then.node or 'no node'} to {domains_text(wait.then.domains)}"
-    what = [*wait.violated, *([plural(wait.evictions, "eviction")] if wait.evictions else [])]
+    what = [*wait.violated, *([_evictions(wait)] if wait.evictions else [])]
     of = f", {'; '.join(what)}" if what else ""
     said = f"{wait.reason}: {shorten_keys(wait.message)}"
     return f"{wait.namespace}/{workload_names(wait.workloads)}{of}: {end}{then}. {said}"
+
+
+def _evictions(wait: RepairWait) -> str:
+    """Say how many evictions the whole repair takes, and how many of them are blocked."""
+    number = plural(wait.evictions, "eviction")
+    if not wait.blocked:
+        return number
+    return f"{number} blocked" if wait.blocked == wait.evictions else f"{number}, {wait.blocked} of them blocked"
 
 
 def approval_title(approval: ApprovalStatus) -> str:

@@ -22,6 +22,7 @@ from rebalancer.capacity.evaluated import evaluate_once
 from rebalancer.capacity.gate import CapacityHeld
 from rebalancer.cli.acting import Acting
 from rebalancer.controller.account import find_account
+from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.evictions import drop_queue, queue_evictions
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import (
@@ -38,9 +39,11 @@ from rebalancer.controller.state import (
 )
 from rebalancer.controller.status import status_document
 from rebalancer.documents.document import to_json
+from rebalancer.documents.explanation import explain_workload
 from rebalancer.documents.history import history_entry
 from rebalancer.documents.overview import VIOLATIONS, RowState
 from rebalancer.documents.page import PageDocument
+from rebalancer.documents.plan import PlannedGroup, plan_document
 from rebalancer.documents.status import StatusDocument
 from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import Memory, MoveState, Reference
@@ -164,6 +167,7 @@ def test_no_two_screens_say_different_things(
         run.take(PauseRead(pause=Pause(until=run.now + timedelta(seconds=paused), by="bob")))
     run.begin(capacity)
     check_ends(run)
+    check_blocked(run.state)
     if approves and run.state.memory.proposal is not None:
         run.take(ApprovalRead(approved=run.state.memory.proposal.hash))
         run.begin(capacity)
@@ -334,6 +338,40 @@ def check_ends(run: Run) -> None:
             assert repair.component.state is State.UNFIXABLE
             assert repair.wait is not None
             assert (repair.wait.until, repair.wait.refusal.end.event) == (None, "")
+
+
+def check_blocked(state: LoopState) -> None:
+    """Status, page, plan and explanation have one number and one word for what is blocked; none of it "waits"."""
+    cycle = state.cycle
+    assert cycle is not None
+    status, page = status_document(state, "one", "policy.yaml"), page_of(state)
+    document = plan_document(cycle.plan, cycle.snapshot)
+    groups = {(one.namespace, one.workloads): one for one in document.groups}
+    assert page.overview is not None
+    stuck = {(one.namespace, one.workloads) for one in status.waits if one.stuck}
+    for wait in status.waits:
+        group = groups[wait.namespace, wait.workloads]
+        assert (wait.blocked, wait.evictions) == (group.blocked, group.evictions)
+        assert wait.stuck == (group.state != State.VIOLATED and not group.now + group.waiting)
+        if len(group.workloads) == 1:
+            said = explain(group, cycle)
+            assert (f", {group.blocked} blocked" in said) == bool(group.blocked)
+            assert ("0 now, 0 waiting" in said) >= wait.stuck
+    for row in page.overview.rows:
+        if row.wait is not None and (row.wait.namespace, row.wait.workloads) in stuck and row.constraints:
+            assert row.state is not RowState.WAITING
+    text = status_text(status, cycle.context.now)
+    waiting = text.partition("\nWAITING\n")[2].partition("\n\n")[0]
+    assert "blocked" not in re.sub(r"\d+ of them blocked", "", waiting)
+    assert ("\nCANNOT BE REPAIRED NOW\n" in text) == bool(stuck)
+
+
+def explain(group: PlannedGroup, cycle: Cycle) -> str:
+    """Say which of the pods of a group of one workload are evicted, as `rebalancer explain` does."""
+    (workload,) = group.workloads
+    reference = Reference(group.namespace, workload.kind, workload.name)
+    document = explain_workload(reference, cycle.assessment, cycle.plan, cycle.snapshot)
+    return next(one.answer for one in document.path if one.question == "Which of its pods are evicted?")
 
 
 def check_lists(state: LoopState) -> None:

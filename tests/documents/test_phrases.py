@@ -9,11 +9,13 @@ from msgspec import structs
 
 from rebalancer.account.happened import MoveEnded
 from rebalancer.documents.history import history_entry
-from rebalancer.documents.phrases import SEEN_LATER, portion, took_text
+from rebalancer.documents.phrases import SEEN_LATER, end_text, past_moves, portion, took_text
+from rebalancer.documents.waits import find_usual
 from rebalancer.history.moves import move_entries
 from rebalancer.model.moves import Move, MoveState, Reference
 from rebalancer.model.reasons import Cause
-from rebalancer.model.words import plural
+from rebalancer.model.words import format_duration, plural
+from tests.tracking.build import move
 
 _NOW = datetime(2026, 1, 5, 8, tzinfo=UTC)
 _SPANS = st.timedeltas(timedelta(seconds=-2), timedelta(hours=2))
@@ -61,3 +63,22 @@ def test_a_move_took_as_long_in_the_status_as_in_the_history(
     (entry,) = move_entries([MoveEnded(move, is_late=False)], None)
     took = took_text(move.state, move.requested_at, move.changed_at, move.ready_at or None)
     assert history_entry(entry).text.endswith(f" after {took}")
+
+
+@given(seconds=st.lists(st.integers(0, 600), min_size=1, max_size=9), runs=st.integers(0, 600))
+def test_what_is_said_of_the_last_moves_is_true_of_each_however_long_the_next_one_takes(
+    seconds: list[int], runs: int
+) -> None:
+    """No move is promised a time: a workload that takes 7 s now does not "usually" take 1 s."""
+    ready = [_NOW + timedelta(seconds=took) for took in seconds]
+    ended = [
+        move(f"{number}", _NOW, state=MoveState.VERIFIED, changed_at=at, ready_at=at) for number, at in enumerate(ready)
+    ]
+    running = move("running", _NOW - timedelta(seconds=runs), state=MoveState.PENDING)
+    usual = find_usual([*ended, running], [running.workload])
+    assert usual is not None
+    said = past_moves(usual)
+    low, high = (format_duration(timedelta(seconds=one)) for one in (min(seconds), max(seconds)))
+    assert said.startswith("last one took " if len(seconds) == 1 else f"last {len(seconds)} took ")
+    assert said.endswith(f"took {low}" if low == high else f"took {low} to {high}")
+    assert end_text(None, "when pod web-1 is Ready", _NOW, usual) == f"goes on when pod web-1 is Ready ({said})"

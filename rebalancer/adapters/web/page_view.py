@@ -1,7 +1,7 @@
 """What the status page shows, as text and numbers: the head, rows, steps, facets. It is bounded for any cluster."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cached_property
 from itertools import chain, groupby, islice
 from math import inf
@@ -26,15 +26,15 @@ from rebalancer.documents.map import NodeState
 from rebalancer.documents.nodes import NodeEntry
 from rebalancer.documents.overview import ROWS, VIOLATIONS, FacetEntry, RowState, WorkloadRow
 from rebalancer.documents.page import PageDocument
-from rebalancer.documents.phrases import ago, domains_text, from_now, took_text
+from rebalancer.documents.phrases import ago, domains_text, from_now, past_moves, took_text
 from rebalancer.documents.report import ReportedConstraint, ReportedLimit
 from rebalancer.documents.status import MoveEntry
-from rebalancer.documents.waits import LikelyDomains, RepairWait, Usual, shorten
+from rebalancer.documents.waits import LikelyDomains, RepairWait, shorten
 from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import MoveState
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.reasons import Reason, State, ViolationCause
-from rebalancer.model.words import constraint_name, format_duration, limit_name, plural, short_key, shorten_keys
+from rebalancer.model.words import constraint_name, limit_name, plural, short_key, shorten_keys
 from rebalancer.reporting.acting import (
     describe_policy_problem,
     describe_unwatched,
@@ -44,6 +44,7 @@ from rebalancer.reporting.acting import (
     slow_start_text,
 )
 from rebalancer.reporting.headline import (
+    NOT_NOW,
     Headline,
     Sign,
     approval_sentences,
@@ -103,7 +104,7 @@ _PATTERNS: Final = {Sign.VIOLATED: "over", Sign.WAITING: "striped", Sign.UNREPAI
 WORDS: Final = {
     RowState.MOVING: "moving",
     RowState.WAITING: "waiting",
-    RowState.UNREPAIRABLE: "cannot be repaired",
+    RowState.UNREPAIRABLE: NOT_NOW,
     RowState.REPORTED: "violated, only reported",
     RowState.SATISFIED: "satisfied",
     RowState.UNKNOWN: "not known",
@@ -433,7 +434,7 @@ class PageView:
             ),
             Figure(
                 Sign.UNREPAIRABLE,
-                "Cannot be repaired",
+                NOT_NOW.capitalize(),
                 figures.unrepairable,
                 f"{blocked} would be needed" if figures.blocked else "",
                 link(state=RowState.UNREPAIRABLE),
@@ -566,9 +567,8 @@ class PageView:
         if not wait.ends_with:
             return Ends("does not end by itself", beside)
         if wait.usual is not None:
-            low, high = (_duration(number) for number in (wait.usual.low, wait.usual.high))
-            beside = [f"{_usually(wait.usual)} ({low} to {high}, last {wait.usual.of})", *beside]
-        return Ends(wait.ends_with, beside)
+            beside = [past_moves(wait.usual), *beside]
+        return Ends(shorten_keys(wait.ends_with), beside)
 
     # The map
 
@@ -680,7 +680,7 @@ class PageView:
         selects = self._address.selection.concerns
         chosen = (move for move in self._page.status.in_flight if selects(move.namespace, move.pod, move.workload))
         for move in islice(chosen, FIRST):
-            usual = _usually(move.usual) if move.usual is not None and self._goes_on else ""
+            usual = past_moves(move.usual) if move.usual is not None and self._goes_on else ""
             began = move.requested_at or move.since
             state = f"{move.state}, overdue: {move.overdue}" if move.overdue else move.state
             yield Step(
@@ -716,7 +716,7 @@ class PageView:
                 when = f"{from_now(first.until, self._now)} at the earliest"
             when = (when or "does not end by itself") if self._goes_on else self._leaderless
             moves = [Move(f"{one.namespace}/{one.pod}", _route(one.node, one.then.domains)) for one in together]
-            line = f"{reason}, {_usually(first.usual)}" if first.usual is not None else reason
+            line = f"{reason}, {past_moves(first.usual)}" if first.usual is not None else reason
             said = Saying(reason, shorten_keys(message))
             yield Step(Sign.WAITING, str(number), when, moves, line, [said])
 
@@ -874,18 +874,10 @@ def _is_broken(rule: Rule) -> bool:
     return rule.state in _BROKEN
 
 
-def _duration(seconds: int) -> str:
-    return format_duration(timedelta(seconds=seconds))
-
-
 def _moving_words(move: MoveEntry, now: datetime) -> str:
-    """Say which pod moves, for how long, and how long it usually takes."""
-    usual = f", {_usually(move.usual)}" if move.usual is not None else ""
+    """Say which pod moves, for how long, and how long the last moves of its workload took."""
+    usual = f", {past_moves(move.usual)}" if move.usual is not None else ""
     return f"{move.namespace}/{move.pod} since {ago(move.since, now).removesuffix(' ago')}{usual}"
-
-
-def _usually(usual: Usual) -> str:
-    return f"usually {_duration(usual.median)}"
 
 
 def _route(node: str, to: Mapping[str, LikelyDomains]) -> str:

@@ -86,12 +86,17 @@ class DomainsCordoned(Refusal):
     """Every node of these domains is cordoned: a zone in maintenance."""
 
     reason = Reason.ZONE_IN_MAINTENANCE
-    ends = "when they are uncordoned"
+    ends = "when nodes of {self.named} are uncordoned"
     key: str
     domains: tuple[str, ...]
 
+    @property
+    def named(self) -> str:
+        """The domains with their key."""
+        return name_of_key(self.key, self.domains)
+
     def __str__(self) -> str:
-        return f"every node of {name_of_key(self.key, self.domains)} is cordoned; waiting until they are uncordoned"
+        return f"every node of {self.named} is cordoned; waiting until they are uncordoned"
 
 
 class NodeOutOfOrder(Refusal):

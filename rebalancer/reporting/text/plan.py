@@ -33,6 +33,7 @@ from rebalancer.documents.waits import MOST_LIKELY, LikelyDomains, shorten
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import TIMELESS
 from rebalancer.model.words import format_rest, name_list, plural, short_key
+from rebalancer.reporting.headline import NOT_NOW
 from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, join_lines, more_text, sections
 from rebalancer.reporting.text.resilience import changed_loss_text, unlisted_loss_lines
 
@@ -156,7 +157,7 @@ class _PlanText:
             yield f"{plural(len(waiting), 'violation')} {verb} ({_reasons(waiting)})"
         others = [group for group in violated if group.state != State.VIOLATED]
         if others:
-            yield f"{plural(len(others), 'violation')} cannot be repaired ({_reasons(others)})"
+            yield f"{plural(len(others), 'violation')} {NOT_NOW} ({_reasons(others)})"
         without = [group for group in unknown if group.without_node]
         if without:
             yield f"pods wait for a node ({_reasons(without)})"

@@ -1,14 +1,14 @@
 """The status as text: what the controller does in one line, its plan, its moves, and why nothing more happens."""
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
-from rebalancer.documents.phrases import ago, domains_text, proof_text, took_text
+from rebalancer.documents.phrases import ago, domains_text, past_moves, proof_text, took_text
 from rebalancer.documents.status import ApprovalStatus, MoveEntry, PauseStatus, StatusDocument
 from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import Reason
-from rebalancer.model.words import format_duration, format_rest, plural
+from rebalancer.model.words import format_rest, plural
 from rebalancer.reporting.acting import (
     describe_controller,
     describe_policy_problem,
@@ -20,6 +20,7 @@ from rebalancer.reporting.acting import (
     slow_start_text,
 )
 from rebalancer.reporting.headline import (
+    NOT_NOW,
     Sign,
     approval_sentences,
     approval_title,
@@ -58,6 +59,8 @@ def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLA
     """Return the lines of a status, to be shown again and again."""
     goes = goes_on(status)
     last = "" if goes else " IN THE LAST CYCLE"
+    waiting = [wait for wait in status.waits if not wait.stuck]
+    stuck = [wait for wait in status.waits if wait.stuck]
     named = [f"Cluster: {status.cluster}"] if status.cluster else []
     texts = (*named, f"Controller: {describe_controller(status, now)}")
     head = [layout.heading(line) for text in texts for line in layout.wrap(text)]
@@ -69,7 +72,8 @@ def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLA
         _titled(f"IN FLIGHT{last}", _MOVES, [_move(move, now, goes=goes) for move in status.in_flight], layout),
         _standing_lines(status, now, layout),
         _approval_lines(status.approval, now, layout),
-        _listed(f"WAITING{last}", [wait_sentence(wait, now, goes_on=goes) for wait in status.waits], layout),
+        _listed(f"WAITING{last}", [wait_sentence(wait, now, goes_on=goes) for wait in waiting], layout),
+        _listed(f"{NOT_NOW.upper()}{last}", [wait_sentence(wait, now, goes_on=goes) for wait in stuck], layout),
         _listed(f"HOLDS{last}", [hold_sentence(hold, now, goes_on=goes) for hold in status.holds], layout),
         _titled("LAST MOVES", _MOVES, [_move(move, now) for move in _newest(status.last_moves)], layout),
         _resilience_lines(status, now, layout),
@@ -116,7 +120,7 @@ def _figures(status: StatusDocument, now: datetime, layout: TextLayout) -> Itera
         (Sign.VIOLATED, figures.violated, f"of {plural(figures.workloads, 'workload')} violated"),
         (Sign.MOVING, figures.moving, moving_word(status)),
         (Sign.WAITING, figures.waiting, f"to be evicted{comes_in}"),
-        (Sign.UNREPAIRABLE, figures.unrepairable, "cannot be repaired"),
+        (Sign.UNREPAIRABLE, figures.unrepairable, NOT_NOW),
     )
     shown = (
         f"{f'{layout.paint(*_SIGNS[sign])} ' if number else ''}{number} {words}".replace(" ", "\xa0")
@@ -182,7 +186,7 @@ def _move(move: MoveEntry, now: datetime, *, goes: bool = True) -> tuple[str, ..
     if not goes:
         age = describe_unwatched(move.state, move.requested_at or move.since, now)
     elif move.usual is not None:
-        age += f" (usually {format_duration(timedelta(seconds=move.usual.median))} in all)"
+        age += f" ({past_moves(move.usual)} in all)"
     elif move.requested_at is not None and move.state == MoveState.VERIFIED:
         age += f", took {took_text(move.state, move.requested_at, move.since, move.ready_at)}"
     to = domains_text(move.to) if move.to else ""

@@ -20,6 +20,7 @@ from rebalancer.documents.status import (
     TeamPolicyStatus,
 )
 from rebalancer.documents.waits import HoldStatus, LikelyDomains, NextMove, RepairWait, Usual
+from rebalancer.reporting.headline import wait_sentence
 from rebalancer.reporting.text.status import status_text
 from tests.reporting.text.test_map import repair
 
@@ -86,6 +87,9 @@ STATUS = StatusDocument(
         RepairWait(
             namespace="shop",
             workloads=(WorkloadName(kind="Deployment", name="cart"),),
+            evictions=2,
+            blocked=2,
+            stuck=True,
             reason="StepExceedsBudget",
             message="needs 1 concurrent eviction; PodDisruptionBudget shop/cart never allows any",
             until=None,
@@ -114,7 +118,7 @@ def test_times_come_with_their_age() -> None:
     lines = status_text(STATUS, NOW).splitlines()
     assert lines[0] == "Controller: last cycle 12s ago; mode Evict: the controller evicts"
     assert lines[1].endswith(", last cycle 2026-01-05 08:59:48Z.")
-    assert lines[6].endswith("  pending  40s ago (usually 31s in all)")
+    assert lines[6].endswith("  pending  40s ago (last 4 took 20s to 40s in all)")
 
 
 def test_nothing_goes_on_where_nobody_leads() -> None:
@@ -127,7 +131,7 @@ def test_nothing_goes_on_where_nobody_leads() -> None:
     assert "\nIN FLIGHT IN THE LAST CYCLE\n" in text
     began = "evicted at 2026-01-05 08:58:49Z (1m ago), not watched"
     assert f"  pending  {began}\n" in text
-    assert "usually 31s in all" not in text
+    assert "20s to 40s in all" not in text
     assert "moving" not in text
     assert "goes on" not in text
     assert "ends in" not in text
@@ -184,12 +188,18 @@ def test_each_wait_has_its_end_and_what_follows() -> None:
     assert f"\nHOLDS\n{hold}\n" in text
     messages = [f"{wait.reason}: {wait.message}" for wait in STATUS.waits]
     first = "goes on in 3m36s (2026-01-05 09:03:36Z) at the earliest, then db-3 from b-1 to zone c"
-    second = "goes on when the replacement of web-3 is Ready, usually 31s, then web-4 from a-1 to any feasible node"
+    second = (
+        "goes on when the replacement of web-3 is Ready (last 4 took 20s to 40s), then web-4 from a-1 to any feasible "
+    )
     assert text.partition("\nWAITING\n")[2].splitlines()[:3] == [
         f"shop/db (StatefulSet), zone a:3 b:3 c:0 (maxSkew 1); 2 evictions: {first}. {messages[0]}",
-        f"shop/web (Deployment): {second}. {messages[1]}",
-        f"shop/cart (Deployment): does not end by itself. {messages[2]}",
+        f"shop/web (Deployment): {second}node. {messages[1]}",
+        "",
     ]
+    stuck = f"shop/cart (Deployment), 2 evictions blocked: does not end by itself. {messages[2]}"
+    assert f"\nCANNOT BE REPAIRED NOW\n{stuck}\n" in text
+    half = structs.replace(STATUS.waits[2], blocked=1, stuck=False)
+    assert "shop/cart (Deployment), 2 evictions, 1 of them blocked: " in wait_sentence(half, NOW)
 
 
 def test_before_the_first_cycle() -> None:
