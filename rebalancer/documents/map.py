@@ -6,7 +6,7 @@ Zones stand side by side, their nodes are columns, and each workload, or several
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from msgspec import Meta
 
@@ -30,6 +30,15 @@ class NodeState(StrEnum):
     SETTLING = "settling"
     """It, a lost node near it, or its domain has changed lately, so that no replacement is to land on it yet."""
     READY = "ready"
+
+
+CLOSED: Final = "closed"
+"""The word for a node in the state `settling`: it may be Ready for long, and its zone has lost a node."""
+
+
+def node_word(state: NodeState) -> str:
+    """Return what people are told of a node in a state."""
+    return CLOSED if state is NodeState.SETTLING else state.value
 
 
 class DomainState(StrEnum):

@@ -13,6 +13,7 @@ from rebalancer.documents.cluster_map import node_state
 from rebalancer.documents.document import CamelCaseStruct, Number, Text
 from rebalancer.documents.map import NodeState
 from rebalancer.engine import Evaluation
+from rebalancer.model.motion import NodeChange
 from rebalancer.model.moves import Memory
 from rebalancer.model.nodes import ZONE, Node
 from rebalancer.model.words import name_list
@@ -81,7 +82,7 @@ def _entry(
 ) -> NodeEntry:
     held, policy = settling.held.get(node.name), evaluation.inputs.policy
     end = settling.ends[node.name] if state is NodeState.SETTLING else None
-    why = [] if state is NodeState.READY else [_why(node, state, held)]
+    why = [] if state is NodeState.READY else [_why(node, state, held, settling.neighbours.get(node.name))]
     takes = ""
     if state in _TAKING:
         takes = _takes(node) if refusal is None else ""
@@ -107,7 +108,7 @@ def _takes(node: Node) -> str:
     return f"{_ANY} that tolerate {name_list(taints)}" if taints else _ANY
 
 
-def _why(node: Node, state: NodeState, held: UnsettledDomain | None) -> str:
+def _why(node: Node, state: NodeState, held: UnsettledDomain | None, near: NodeChange | None) -> str:
     match state:
         case NodeState.NOT_READY:
             return "its Ready condition is not True"
@@ -116,7 +117,9 @@ def _why(node: Node, state: NodeState, held: UnsettledDomain | None) -> str:
         case NodeState.CORDONED:
             return f"it is cordoned by {node.cordoned_by}" if node.cordoned_by else "it is cordoned"
         case _:
-            return held.sentence if held is not None else "it, or a node of its zone, has changed lately (nodes.settle)"
+            if held is not None:
+                return held.sentence
+            return f"near it {near} (nodes.settle)" if near is not None else "it has changed lately (nodes.settle)"
 
 
 def _settles_since(end: datetime, held: UnsettledDomain | None, policy: Policy) -> datetime:

@@ -39,7 +39,7 @@ from rebalancer.controller.state import (
 )
 from rebalancer.controller.status import status_document
 from rebalancer.documents.document import to_json
-from rebalancer.documents.explanation import explain_workload
+from rebalancer.documents.explanation import STAYS, explain_pod, explain_workload
 from rebalancer.documents.history import history_entry
 from rebalancer.documents.overview import VIOLATIONS, RowState
 from rebalancer.documents.page import PageDocument
@@ -360,6 +360,9 @@ def check_blocked(state: LoopState) -> None:
     for row in page.overview.rows:
         if row.wait is not None and (row.wait.namespace, row.wait.workloads) in stuck and row.constraints:
             assert row.state is not RowState.WAITING
+    for fate in (one for one in cycle.plan.fates.kept if isinstance(one, Never)):
+        explained = explain_pod(fate.eviction.pod, cycle.evaluation.view, cycle.assessment, cycle.plan)
+        assert explained.verdict == STAYS
     text = status_text(status, cycle.context.now)
     waiting = text.partition("\nWAITING\n")[2].partition("\n\n")[0]
     assert "blocked" not in re.sub(r"\d+ of them blocked", "", waiting)

@@ -611,10 +611,10 @@ def test_the_nodes_that_take_no_pods_come_first_with_the_reason(browser: Browser
     nodes = tuple(structs.replace(node, **changed.get(node.name, {})) for node in snapshot.nodes)
     browser.page.show(state_of(replace(snapshot, nodes=nodes)), ())
     text = plain(browser.text("/nodes").partition("<main")[2])
-    assert "Nodes 1 not ready, 1 cordoned, 2 settling, 2 ready" in text
+    assert "Nodes 1 not ready, 1 cordoned, 2 closed, 2 ready" in text
     assert text.index("c-1 zone c not ready its Ready condition is not True") < text.index("b-2 zone b cordoned")
     assert "it is cordoned by kubectl-cordon since 2025-12-31 23:57:00 UTC (3m ago)" in text
-    assert "lately (nodes.settle) since 2025-12-31 23:58:36 UTC (1m ago) takes pods in 3m31s" in text
+    assert "lately (nodes.settle) since 2025-12-31 23:58:36 UTC (1m ago) takes replacements in 3m31s" in text
     assert "a-1" not in plain(browser.text("/nodes?q=c").partition("<main")[2])
     assert "No such node." in browser.text("/nodes?q=nosuch")
 
@@ -642,11 +642,11 @@ def test_no_node_takes_pods_that_its_taints_or_what_becomes_of_it_keep_away(
     nodes = tuple(structs.replace(node, **(fields if node.name == "c-2" else {})) for node in snapshot.nodes)
     browser.page.show(state_of(replace(snapshot, nodes=nodes)), ())
     text = plain(browser.text("/node?node=c-2").partition("<main")[2])
-    assert said in text
+    assert said in text.replace("replacements", "pods")
     settles = seconds < 300 and not changed.get("unschedulable")
     takes = not said or "tolerate" in said
-    assert (f"takes {said or 'pods'} in " in text) is (settles and takes)
-    assert ("takes pods in" in text) is (settles and not said)
+    assert (f"takes {(said or 'pods').replace('pods', 'replacements')} in " in text) is (settles and takes)
+    assert ("takes replacements in" in text) is (settles and not said)
     assert ("no replacement is to land on it" in text) is (not takes and not changed.get("unschedulable"))
 
 
@@ -836,7 +836,7 @@ def test_zones_in_which_nothing_is_violated_are_their_nodes(browser: Browser) ->
     young = structs.replace(snapshot.nodes[0], ready_since=START - timedelta(seconds=84))
     browser.page.show(state_of(replace(snapshot, nodes=(young, *snapshot.nodes[1:]))), ())
     zones = browser.text().partition('aria-labelledby="zones"')[2].partition("</section>")[0]
-    assert "zone a 21 nodes: 1 settling, the last until 00:03:36" in plain(zones)
+    assert "zone a 21 nodes: 1 closed, the last until 00:03:36" in plain(zones)
     assert "violated workloads" not in zones
     assert "will move" not in zones
 

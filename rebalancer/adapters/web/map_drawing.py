@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from rebalancer.adapters.web.bars import common_prefix
 from rebalancer.documents.map import (
+    CLOSED,
     DomainState,
     MapDocument,
     MapDomain,
@@ -23,6 +24,7 @@ from rebalancer.documents.map import (
     MapZone,
     MoveKind,
     NodeState,
+    node_word,
 )
 from rebalancer.model.words import format_rest, plural, short_key
 
@@ -297,9 +299,9 @@ def _wrap(text: str, most: float) -> Sequence[str]:
 
 
 def _column(node: MapNode, name: str, x: float, width: float, now: datetime) -> Column:
-    state = str(node.state)
+    state = node_word(node.state)
     if node.state is NodeState.SETTLING and node.until is not None and node.until > now:
-        state = f"{'settles ' if width >= 84 else ''}{format_rest(node.until - now)}"  # as wide as that
+        state = f"{f'{CLOSED} ' if width >= 84 else ''}{format_rest(node.until - now)}"  # as wide as that
     most = max(3, int((width - 12) / _LETTER))
     shown = name if len(name) <= most else f"\N{HORIZONTAL ELLIPSIS}{name[1 - most :]}"
     pattern = "" if node.state is NodeState.READY else node.state.replace(" ", "-")
@@ -314,7 +316,7 @@ def _zone_detail(zone: MapZone) -> str:
     states = ({NodeState.CORDONED: zone.cordoned} if zone.cordoned else {}) | {
         state: number for state, number in zone.folded.items() if state not in {NodeState.READY, NodeState.CORDONED}
     }
-    folded = ", ".join(f"{number} {state}" for state, number in states.items())
+    folded = ", ".join(f"{number} {node_word(state)}" for state, number in states.items())
     if zone.lost is not None and zone.lost.whole:
         return f"lost at {zone.lost.at:%H:%M:%S}: {plural(zone.lost.nodes, 'node')}, {plural(zone.lost.pods, 'pod')}"
     back = f", back since {zone.back:%H:%M}" if zone.back is not None else ""

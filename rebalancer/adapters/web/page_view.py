@@ -22,7 +22,7 @@ from rebalancer.adapters.web.trend_drawing import RANGES, Trend, draw_trend
 from rebalancer.adapters.web.zones_drawing import ZonesDrawing, ZonesTable, draw_zone_panels, tabulate_zones
 from rebalancer.documents.anti_affinity import ReportedAntiAffinity
 from rebalancer.documents.history import HistoryEntry
-from rebalancer.documents.map import NodeState
+from rebalancer.documents.map import NodeState, node_word
 from rebalancer.documents.nodes import NodeEntry
 from rebalancer.documents.overview import ROWS, VIOLATIONS, FacetEntry, RowState, WorkloadRow
 from rebalancer.documents.page import PageDocument
@@ -631,7 +631,7 @@ class PageView:
         """Say how many nodes take pods."""
         nodes = self._page.nodes
         assert nodes is not None
-        return ", ".join(f"{number:,} {state}" for state, number in nodes.states.items()) or "none"
+        return ", ".join(f"{number:,} {node_word(state)}" for state, number in nodes.states.items()) or "none"
 
     @property
     def nodes(self) -> Sequence[NodeView]:
@@ -642,12 +642,14 @@ class PageView:
     def _node(self, node: NodeEntry) -> NodeView:
         pattern = "" if node.state is NodeState.READY else node.state.replace(" ", "-")
         since = f"since {self.time(node.since)} ({ago(node.since, self._now)})" if node.since is not None else ""
-        end = f"takes {node.takes} {from_now(node.until, self._now)}" if node.until is not None and node.takes else ""
+        end = ""
+        if node.until is not None and node.takes:  # the scheduler may place other pods on it at any time
+            end = f"takes {node.takes.replace('pods', 'replacements', 1)} {from_now(node.until, self._now)}"
         link = self._address.link(
             "/node", node=node.name, namespace="", workload="", state="", reason="", q="", page=""
         )
         sentences = [text for text in (node.why, since, end) if text]
-        return NodeView(node.name, link, node.zone, node.state, pattern, sentences, node.pods)
+        return NodeView(node.name, link, node.zone, node_word(node.state), pattern, sentences, node.pods)
 
     # The plan
 

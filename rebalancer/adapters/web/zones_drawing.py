@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from rebalancer.documents.map import CLOSED
 from rebalancer.documents.zones import NodeMark, ZoneEntry, ZonesDocument
 from rebalancer.model.words import short_key
 
@@ -36,7 +37,7 @@ _NODE_WORDS: Final = {
     NodeMark.LOST: "lost",
     NodeMark.NOT_READY: "not ready",
     NodeMark.CORDONED: "cordoned",
-    NodeMark.SETTLING: "settling",
+    NodeMark.SETTLING: CLOSED,
     NodeMark.LOSING: "losing pods",
     NodeMark.RECEIVING: "receiving pods",
     NodeMark.UNCHANGED: "without a move",

@@ -158,6 +158,16 @@ class SettlingNodes:
             name: min(now, wait.since) + settle for wait, chunks in self._waits for chunk in chunks for name in chunk
         }
 
+    @cached_property
+    def neighbours(self) -> Mapping[str, NodeChange]:
+        """Of the nodes that settle for a lost one near them, not for a change of their own: what became of that one."""
+        return {
+            name: wait.change
+            for wait, chunks in self._waits
+            if wait.change is not None and wait.domain is not None
+            for name in chain.from_iterable(chunks)
+        }
+
     def _find_changed(self) -> Iterator[tuple[str, _Wait]]:
         """Yield the nodes that settle after a change, the newest last, and those that do for a neighbour."""
         newest: dict[DomainName, NodeChange] = {}

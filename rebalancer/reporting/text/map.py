@@ -11,6 +11,7 @@ from itertools import takewhile
 from typing import Final, NamedTuple
 
 from rebalancer.documents.map import (
+    CLOSED,
     DomainState,
     MapDocument,
     MapDomain,
@@ -45,7 +46,6 @@ _SHORTEST_PREFIX: Final = 3
 _GAP: Final = " | "
 _MARKS: Final = {State.VIOLATED: "!", State.UNFIXABLE: "x"}
 _NEVER: Final = frozenset({State.INFEASIBLE, State.UNFIXABLE})
-_NO_TIME: Final = "settling"
 _NODE_SIGNS: Final = {
     NodeState.CORDONED: ("cord", "cordoned"),
     NodeState.NOT_READY: ("down", "not ready"),
@@ -259,7 +259,7 @@ class _MapText:
         """Return how long a node takes no replacement yet, "" where that is over, and a word where it is not known."""
         at = self._words.now or self._document.at
         if node.until is None or at is None:
-            return _NO_TIME
+            return CLOSED
         return format_rest(node.until - at) if node.until > at else ""
 
     def _zone_cell(self, lane: MapLane, zone: MapZone, *, folded: bool) -> _Cell:
@@ -297,7 +297,7 @@ class _MapText:
                 yield f"{sign} {meaning}"
         settling = next((node for node in nodes if node.state is NodeState.SETTLING and self._rest(node)), None)
         if settling is not None:
-            until = f"for {self._rest(settling)}" if self._rest(settling) != _NO_TIME else "yet"
+            until = f"for {self._rest(settling)}" if self._rest(settling) != CLOSED else "yet"
             yield f"{self._node_sign(settling)} takes no replacement {until}"
 
 

@@ -167,8 +167,8 @@ def test_with_very_many_moves_numbers_alone_say_where_pods_go() -> None:
         (NodeState.READY, None, "ready", ""),
         (NodeState.CORDONED, None, "cordoned", "cordoned"),
         (NodeState.NOT_READY, None, "not ready", "not-ready"),
-        (NodeState.SETTLING, NOW + timedelta(seconds=216), "settles 3m36s", "settling"),
-        (NodeState.SETTLING, NOW, "settling", "settling"),
+        (NodeState.SETTLING, NOW + timedelta(seconds=216), "closed 3m36s", "settling"),
+        (NodeState.SETTLING, NOW, "closed", "settling"),
     ],
 )
 def test_a_node_says_whether_it_takes_pods(state: NodeState, until: datetime | None, said: str, pattern: str) -> None:

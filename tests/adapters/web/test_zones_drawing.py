@@ -22,7 +22,12 @@ PARTS = {
     "cannot move": "blocked",
     "may arrive": "arriving",
 }
-WORDS = {"losing pods": NodeMark.LOSING, "receiving pods": NodeMark.RECEIVING, "without a move": NodeMark.UNCHANGED}
+WORDS = {
+    "closed": NodeMark.SETTLING,
+    "losing pods": NodeMark.LOSING,
+    "receiving pods": NodeMark.RECEIVING,
+    "without a move": NodeMark.UNCHANGED,
+}
 
 
 def zone(name: str = "a", goal: int | None = None, settles_at: datetime | None = None, **numbers: int) -> ZoneEntry:
@@ -167,7 +172,7 @@ def test_what_leaves_and_arrives_is_said_first(numbers: dict[str, Any], above: b
 def test_the_states_of_nodes_are_said_with_their_end() -> None:
     """Which may be over when the page is read."""
     settling = zone(settling=18, not_ready=2, cordoned=1, unchanged=1, settles_at=NOW + timedelta(minutes=5))
-    words = "22 nodes: 2 not ready, 1 cordoned, 18 settling"
+    words = "22 nodes: 2 not ready, 1 cordoned, 18 closed"
     (panel,) = draw_zone_panels(document(settling), NOW).zones
     assert panel.nodes == f"{words}, the last until 00:05:00"
     (later,) = draw_zone_panels(document(settling), NOW + timedelta(hours=1)).zones

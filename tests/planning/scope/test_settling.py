@@ -3,10 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 
 from rebalancer.adapters.files import read_snapshot
@@ -31,6 +34,7 @@ from rebalancer.policy import default_policy
 from rebalancer.policy.sections import Nodes
 from rebalancer.simulator import HOSTNAME, ZONE
 from tests.build import a_cluster, with_node, with_nodes
+from tests.drawing import examples
 from tests.planning.build import cause_of
 from tests.planning.clusters import nodes, planned, policy
 from tests.scheduling.build import pod, taint
@@ -211,6 +215,36 @@ def test_each_node_that_settles_has_its_end() -> None:
     now = snapshot.taken_at
     neighbours = dict.fromkeys(("b-1", "b-2"), cordoned.at + SETTLE)
     assert ends == {"c-1": now - timedelta(seconds=30) + SETTLE, "a-3": now + SETTLE, **neighbours}
+
+
+EVENTS = (NodeEvent.CORDONED, NodeEvent.UNREADY, NodeEvent.UNCORDONED)
+
+
+@given(
+    ages=st.dictionaries(st.sampled_from(("a-1", "b-1", "b-2", "c-1")), st.integers(0, 400)),
+    events=st.lists(st.tuples(st.integers(0, 400), st.sampled_from(("a-1", "b-1", "c-1")), st.sampled_from(EVENTS))),
+)
+@examples(100)
+def test_a_node_is_said_to_have_changed_only_where_it_has(
+    ages: dict[str, int], events: list[tuple[int, str, NodeEvent]]
+) -> None:
+    """Of a Ready node beside a lost one nothing else is said than which one is lost, and no node is said to settle."""
+    last = {name: event for _, name, event in sorted(events, reverse=True)}
+    lost_ones = [name for name, event in last.items() if event.is_loss]
+    changes = tuple(changed(age, name, event, ZONE, name[0]) for age, name, event in sorted(events, reverse=True))
+    snapshot = reduce(lambda made, name: lost(name, made), lost_ones, ready_since(zone_returned(), ages))
+    memory = Memory(node_changes=changes)
+    evaluation = evaluate(snapshot, RULES, memory=memory)
+    own = {name for name, age in ages.items() if age < SETTLE.seconds}
+    own |= {name for age, name, event in events if age < SETTLE.seconds and not event.is_loss}
+    for row in nodes_document(evaluation, memory).nodes:
+        if row.state is NodeState.SETTLING:
+            assert "settl" not in row.why.replace("nodes.settle", "")
+            if row.why.startswith("near it node "):
+                assert row.why.split()[3] in lost_ones
+            else:
+                assert row.why == "it has changed lately (nodes.settle)"
+                assert row.name in own
 
 
 def motion(value: str, seconds: int, *, key: str = ZONE, lasting: bool = False) -> DomainMotion:

@@ -157,7 +157,7 @@ def test_how_long_a_node_takes_no_replacement_is_as_of_now() -> None:
     *others, last = repair().zones
     nodes = tuple(structs.replace(node, until=None) for node in last.nodes)
     unknown = structs.replace(repair(), zones=(*others, structs.replace(last, nodes=nodes)))
-    assert "settling takes no replacement yet" in text(0, unknown)
+    assert "closed takes no replacement yet" in text(0, unknown)
 
 
 def test_cordoned_nodes_are_ready_and_said_to_be_cordoned() -> None:
