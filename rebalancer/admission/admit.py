@@ -28,7 +28,7 @@ from rebalancer.admission.guards import NO_ANSWERS, GuardLimit, GuardState
 from rebalancer.admission.misplaced import misplaced_replacement
 from rebalancer.admission.opening import OutsideWindow, find_opening
 from rebalancer.admission.pause import Pause
-from rebalancer.admission.rates import Rates, queue
+from rebalancer.admission.rates import Rates, count_waiting, queue
 from rebalancer.admission.rights import RightMissing, Rights
 from rebalancer.admission.slow_start import Windows, find_unplaceable, overdue_replacement
 from rebalancer.admission.standing import NO_OUTCOME, Allowance, Circumstances, Outcome, advance, find_coverage
@@ -496,9 +496,10 @@ def admit(
 
 def _find_last_waits(fates: Fates, rates: Rates, obstacles: "_Obstacles", said: datetime) -> Fates:
     """Let what waits do so for what of all that keeps it back ends last."""
-    return queue(fates, rates).await_last(
+    awaited = queue(fates, rates).await_last(
         lambda one: filter(None, (*obstacles.find_own(one), rates.find_turn(one))), said
     )
+    return count_waiting(awaited, rates)
 
 
 def _open_windows(

@@ -1,8 +1,11 @@
 """The rates of the policy, counted down as evictions are admitted: by cycle, minute, node and namespace."""
 
+from bisect import bisect_right
 from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+
+from msgspec import structs
 
 from rebalancer.admission.memory import MOST_IN_FLIGHT, RATE_WINDOW
 from rebalancer.model.facts import End, Refusal
@@ -31,7 +34,8 @@ class TooManyInFlight(Refusal):
 class RateReached(Refusal):
     """A rate of the policy's budgets is used up; `left` is how long it allows no more, None where it allows none.
 
-    `is_behind`: evictions of its own repair take all places of which it is known when they become free.
+    `is_behind`: evictions of its own repair take all places of which it is known when they become free. `waiting` is
+    how many evictions wait for the same places, where these are fewer than those that may go at this time.
     """
 
     reason = Reason.RATE_LIMITED
@@ -39,6 +43,7 @@ class RateReached(Refusal):
     allowed: int
     left: timedelta | None = None
     is_behind: bool = False
+    waiting: int = 0
 
     def _end(self) -> End:
         if self.is_behind:
@@ -52,7 +57,12 @@ class RateReached(Refusal):
 
     @property
     def timeless(self) -> str:
-        return f"budgets.{self.budget} allows {self.allowed}"
+        others = f", and {plural(self.waiting, 'eviction')} wait for it" if self.waiting else ""
+        return f"budgets.{self.budget} allows {self.allowed}{others}"
+
+
+_Places = tuple[str, int]
+"""A rate, and the list of times that it counts: those of a node, of a namespace, or all."""
 
 
 class Rates:
@@ -73,6 +83,8 @@ class Rates:
         self._minute = _Sent(now, RATE_WINDOW, memory.sent)
         self._unexecuted = {move.uid: move.requested_at for move in memory.unexecuted}
         """When evictions that may be requested again were first admitted: the new request takes that one's place."""
+        self._free: dict[tuple[_Places, timedelta], int | None] = {}
+        """How many places a rate has free after a span, once no eviction is counted any more."""
         self.frees_at: datetime | None = None
         """When the first rate that has refused an eviction allows one more, None if none has or none ever does."""
 
@@ -123,6 +135,21 @@ class Rates:
             turns.append(self._find_last(eviction, before, needed))
             before.update(self._places_taken([eviction]))
         return max((turn for turn in turns if turn is not None), key=_rank, default=None)
+
+    def find_places(self, eviction: Eviction, budget: str, left: timedelta) -> tuple[_Places, int] | None:
+        """Return where an eviction awaits a place of a rate, and how many are free then.
+
+        None where no place becomes free then: another eviction of its step waits for one.
+        """
+        sent, span, allowed = next(
+            (sent, window.span, allowed) for sent, window, allowed, name in self._rates_of(eviction) if name == budget
+        )
+        places = budget, id(sent)
+        if (places, left) not in self._free:
+            ends = [at + span - self._now for at in sent]
+            self._free[places, left] = allowed - sum(end > left for end in ends) if left in ends else None
+        free = self._free[places, left]
+        return (places, free) if free is not None else None
 
     def _places_taken(self, evictions: Iterable[Eviction]) -> Iterator[int]:
         """Yield the lists of times in which evictions take a place each."""
@@ -190,6 +217,28 @@ def queue(fates: Fates, rates: Rates) -> Fates:
             turn = max((one for one in (turn, own) if one is not None), key=_rank)
             for one in parts:
                 rows[one] = Waits(rows[one].eviction, turn)
+    return Fates(tuple(rows))
+
+
+def count_waiting(fates: Fates, rates: Rates) -> Fates:
+    """Say how many evictions wait for a rate where more have the same turn than it allows: each has it at the earliest.
+
+    Nobody is to read four times "in 40 s" of a rate that allows one.
+    """
+    rows = list(fates.rows)
+    lists: defaultdict[_Places, list[tuple[int, int, RateReached]]] = defaultdict(list)
+    for row, fate in enumerate(rows):
+        turn = fate.refusal if isinstance(fate, Waits) else None
+        if isinstance(turn, RateReached) and turn.left:
+            places = rates.find_places(fate.eviction, turn.budget, turn.left)
+            if places is not None:
+                of, free = places
+                lists[of].append((row, free, turn))
+    for waiting in lists.values():
+        times = sorted(turn.left for _, _, turn in waiting if turn.left)
+        for row, free, turn in waiting:
+            if turn.left and bisect_right(times, turn.left) > free:
+                rows[row] = Waits(rows[row].eviction, structs.replace(turn, waiting=len(times)))
     return Fates(tuple(rows))
 
 

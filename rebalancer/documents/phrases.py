@@ -122,6 +122,8 @@ def ago(moment: datetime, now: datetime) -> str:
     return f"{seconds}s ago"
 
 
+_EARLIEST: Final = " at the earliest"
+
 NO_CONTROLLER: Final = "no controller runs"
 """Why nothing moves where nobody leads: nothing follows then when a wait has ended."""
 
@@ -142,10 +144,12 @@ def end_text(
     """Say when a wait ends; `usual` is how long the last moves took. Begins with a verb."""
     if until is not None:
         # Another wait may follow, and of several that end then the rates let only some go.
-        return f"{verb} {from_now(until, now)}" + (" at the earliest" if verb == "goes on" else "")
+        return f"{verb} {from_now(until, now)}" + (_EARLIEST if verb == "goes on" else "")
     if not ends_with:
         return "does not end by itself"
-    return f"{verb} {ends_with}" + (f" ({past_moves(usual)})" if usual is not None else "")
+    # A span is an event where it is not known when it was said.
+    earliest = _EARLIEST if verb == "goes on" and ends_with.startswith("in ") else ""
+    return f"{verb} {ends_with}{earliest}" + (f" ({past_moves(usual)})" if usual is not None else "")
 
 
 def wait_end(refusal: Refusal, said: datetime, idle: str = "") -> str:
@@ -154,7 +158,7 @@ def wait_end(refusal: Refusal, said: datetime, idle: str = "") -> str:
     if idle == NO_CONTROLLER and not end.is_never:
         return DOES_NOT_GO_ON
     if get_known_time(said) is None and end.after is not None:
-        return f"goes on in {format_rest(end.after)}"
+        return f"goes on in {format_rest(end.after)}{_EARLIEST}"
     return end_text(end.until(said), end.event, said)
 
 

@@ -531,7 +531,8 @@ def test_a_step_that_a_rate_refuses_gives_back_what_it_has_not_taken() -> None:
     context = AdmissionContext(policy=policy, mode=Mode.EVICT, now=now)
     alone = admit(with_evictions(made, evictions), snapshot, memory, context)
     assert alone.fates.going == ()
-    assert RateReached("perMinute", 1, timedelta(seconds=45)) in {one.refusal for one in alone.fates.kept}
+    turn = RateReached("perMinute", 1, timedelta(seconds=45), waiting=2)
+    assert turn in {one.refusal for one in alone.fates.kept}
 
 
 def test_what_may_be_carried_out_counts_among_the_moves_in_flight() -> None:
@@ -574,6 +575,29 @@ def test_each_repair_goes_on_with_what_a_rate_frees_at_the_earliest(allowed: int
         assert [None if end.after is None else end.after.seconds for end in ends] == expected
         known = "when budgets.perMinute allows it, too"
         assert all(end.after is not None or end.event.startswith(known) for end in ends)
+
+
+@given(
+    allowed=st.integers(1, 6),
+    ages=st.lists(st.integers(0, 59), max_size=6),
+    turn=st.integers(0, 1),
+    lasting=st.sampled_from([0, 12, 50]),
+)
+def test_where_more_evictions_have_the_same_turn_than_the_rate_allows_it_is_said_how_many_wait(
+    allowed: int, ages: list[int], turn: int, lasting: int
+) -> None:
+    """A rate of one a minute does not promise four evictions within one: "in 40 s" is read with how many share it."""
+    now = skewed().taken_at
+    sent = tuple(SentRequest(now - timedelta(seconds=age), "", "") for age in sorted(ages, reverse=True))
+    fates = admitted(rules(per_minute=Amount(value=allowed), lasting=lasting), Memory(sent=sent), turn=turn).fates
+    taken = [60 - age for age in ages] + [60] * len(fates.going)
+    turns = [one.refusal for one in fates.kept if isinstance(one.refusal, RateReached) and one.refusal.left]
+    for one in turns:
+        assert one.left is not None
+        said_until_then = sum(other.left is not None and other.left <= one.left for other in turns)
+        free = allowed - sum(end > one.left.seconds for end in taken)
+        shared = f"budgets.perMinute allows {allowed}, and {len(turns)} evictions wait for it"
+        assert one.timeless == (shared if said_until_then > free else f"budgets.perMinute allows {allowed}")
 
 
 def test_what_goes_together_waits_for_the_last_place_that_it_needs() -> None:
