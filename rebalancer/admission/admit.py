@@ -312,12 +312,14 @@ class RefusedByAdmission(Refusal):
 
 
 class NotAllowed(Refusal):
-    """The account has no right to evict there; it is tried again in `left`."""
+    """The account has no right to evict there; it is tried again in `left`, in vain until it has."""
 
     reason = Reason.FORBIDDEN
-    ends_after = "left"
     message: str
     left: timedelta
+
+    def _end(self) -> End:
+        return End(event="when the controller's account may evict there", by_people=True)
 
     def __str__(self) -> str:
         return f"{self.timeless}; next attempt in {format_rest(self.left)}"

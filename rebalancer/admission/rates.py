@@ -57,8 +57,8 @@ class RateReached(Refusal):
 
     @property
     def timeless(self) -> str:
-        others = f", and {plural(self.waiting, 'eviction')} wait for it" if self.waiting else ""
-        return f"budgets.{self.budget} allows {self.allowed}{others}"
+        said = f"budgets.{self.budget} allows {self.allowed}"
+        return f"{said}, and {plural(self.waiting, 'eviction')} wait for it" if self.waiting > 1 else said
 
 
 _Places = tuple[str, int]

@@ -68,7 +68,7 @@ class RightsReader(PollingThread):
         """The namespaces with refused requests, as of the last question."""
 
     def poll(self) -> None:
-        """Ask what is not known; what is missing, each ten seconds again; and at once where a request was refused."""
+        """Ask what is not known; each ten seconds what is missing, or not in use now; at once after a refusal."""
         state = self._get_state()
         if state.mode is Mode.OBSERVE:
             self._begin()
@@ -107,17 +107,29 @@ class RightsReader(PollingThread):
         wanted = decided or (at_rest if self._granted.isdisjoint(at_rest) else frozenset[str]())
         self._asked = {name: at for name, at in self._asked.items() if name in wanted}
         self._lacking = {name: since for name, since in self._lacking.items() if name in wanted}
-        due = [name for name in wanted - self._granted if now - self._asked.get(name, -ASKED_AGAIN) >= ASKED_AGAIN]
+        # Where something goes, the answer to its request says that the right was taken away; where all waits, nothing.
+        unsure = wanted - self._granted | _find_waiting(state)
+        due = [name for name in unsure if now - self._asked.get(name, -ASKED_AGAIN) >= ASKED_AGAIN]
         for namespace in sorted(due, key=lambda name: (self._asked.get(name, -ASKED_AGAIN), name))[:ASKED_AT_ONCE]:
             self._asked[namespace] = now
             if self._ask(namespace):
                 self._granted.add(namespace)
                 self._lacking.pop(namespace, None)
             else:
+                self._granted.discard(namespace)
                 self._lacking.setdefault(namespace, self._clocks.now())
         is_certain = bool(decided) or (self._granted.isdisjoint(wanted) and self._lacking.keys() >= wanted)
         missing = dict(self._lacking) if is_certain else {}
         return Rights(everywhere=False, granted=frozenset(self._granted), missing=missing)
+
+
+def _find_waiting(state: LoopState) -> frozenset[str]:
+    """Return the namespaces in which something is to be evicted and nothing is requested, as in a back-off."""
+    if state.cycle is None:
+        return frozenset()
+    fates = state.cycle.fates
+    going = {eviction.pod.namespace for eviction in fates.going}
+    return frozenset(fate.eviction.pod.namespace for fate in fates.waiting) - going
 
 
 def _find_wanted(state: LoopState) -> tuple[frozenset[str], frozenset[str]]:

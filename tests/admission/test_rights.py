@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
 from rebalancer.admission.admit import Admission
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.rights import WAY_OUT, RightMissing, Rights
-from rebalancer.model.moves import NO_MEMORY
+from rebalancer.model.moves import NO_MEMORY, FailedPrediction, Memory, SentRequest
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import EVICT_RIGHT
-from rebalancer.policy import Mode
-from tests.admission.test_admit import admitted, reasons, rules
+from rebalancer.policy import Amount, Mode
+from rebalancer.tracking.backoff import record_refusal
+from tests.admission.test_admit import admitted, assess_and_plan, reasons, rules
 from tests.admission.test_approval import NOW, cycle, proposal_of
 
 ROOT = Path(__file__).parents[2]
@@ -82,3 +85,39 @@ def test_in_observe_no_right_is_needed() -> None:
     """Whatever was asked before."""
     assert reasons(admitted(rules(Mode.OBSERVE), rights=replace(ONE, granted=frozenset()))) == {Reason.OBSERVE_ONLY}
     assert NO_MEMORY.proposal is None
+
+
+@given(
+    failed=st.integers(0, 3),
+    ages=st.tuples(*[st.integers(0, 400)] * 3),
+    lasting=st.sampled_from([0, 0, 30, 3600]),
+    allowed=st.sampled_from([1, 100]),
+    answered=st.booleans(),
+    mode=st.sampled_from([Mode.EVICT, Mode.APPROVE]),
+)
+def test_a_missing_right_is_named_whatever_else_ends_later(
+    failed: int, ages: tuple[int, int, int], lasting: int, allowed: int, answered: bool, mode: Mode
+) -> None:
+    """Whether the API server has said so when it was asked, or by its answer to the last request.
+
+    No back-off, rate or span that has to pass is what the on-call engineer reads instead: its end would not help.
+    """
+    snapshot, _, made = assess_and_plan(rules())
+    now = snapshot.taken_at
+    failure, request, sent = (now - timedelta(seconds=age) for age in ages)
+    groups = [one.name for one in made.components]
+    memory = Memory(
+        failed_predictions=tuple(FailedPrediction(group, failed, failure) for group in groups if failed),
+        sent=(SentRequest(sent, "", ""),),
+    )
+    fields: dict[str, Any] = {"rights": Rights(everywhere=False, missing={"one": now, "two": now})}
+    if answered:
+        for group in groups:
+            memory = record_refusal(memory, group, request, timedelta(minutes=7))
+        fields = {"forbidden": dict.fromkeys(("one", "two"), "no right")}
+    admission = admitted(rules(mode, lasting=lasting, per_minute=Amount(value=allowed)), memory, **fields)
+    assert not admission.fates.going
+    for waiting in admission.fates.waiting:
+        assert waiting.reason is Reason.FORBIDDEN
+        assert waiting.refusal.end.until(now) is None
+        assert "may evict" in waiting.refusal.end.event

@@ -18,6 +18,7 @@ from rebalancer.policy import Mode
 from rebalancer.reporting.acting import describe_status
 from rebalancer.reporting.headline import headline
 from rebalancer.simulator import ZONE, SimulatedCluster
+from rebalancer.tracking.backoff import record_failure
 from tests.adapters.kubernetes.fake_server import answer, served
 from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager
@@ -185,6 +186,31 @@ def test_a_right_that_is_taken_away_again_is_missing_since_then(*, everywhere: b
     )
     case.poll()
     assert case.state.queue.rights.missing == {"two": case.cluster.now}
+
+
+def test_a_right_that_is_taken_away_while_a_repair_backs_off_is_named_before_the_back_off_ends() -> None:
+    """Nothing is requested meanwhile whose answer would say so; status, page and plan name the right, not a time."""
+    case = Asked({"one": True, "two": True})
+    case.simulation.cycles(1, apart=0)
+    case.poll()
+    cycle = case.state.cycle
+    assert cycle is not None
+    memory = case.state.memory
+    for component in cycle.plan.components:
+        memory = record_failure(memory, component.name, case.cluster.now)
+    case.runner.state = replace(case.state, memory=memory)
+    case.simulation.cycles(1, apart=1)
+    assert {wait.reason for wait in status_document(case.state, "test", "test").waits} == {"BackOff"}
+    case.may = {"one": True}
+    case.cluster.advance(10)
+    case.poll()
+    waits = {wait.namespace: wait for wait in status_document(case.state, "test", "test").waits}
+    assert {name: wait.reason for name, wait in waits.items()} == {"one": "BackOff", "two": "Forbidden"}
+    assert (waits["two"].until, waits["two"].ends_with) == (None, "when the controller's account may evict in two")
+    case.may = {"one": True, "two": True}
+    case.cluster.advance(10)
+    case.poll()
+    assert case.state.queue.rights.missing == {}
 
 
 def test_in_observe_nothing_is_asked_and_what_was_known_is_forgotten() -> None:
