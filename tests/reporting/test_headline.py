@@ -168,7 +168,7 @@ def test_it_says_what_matters_most(changes: dict[str, object], figures: Figures 
 def test_the_status_has_the_four_figures() -> None:
     """Each with its sign and its word; a zero has no sign: nothing is wrong there."""
     status = structs.replace(STATUS, figures=BUSY)
-    line = "! 5 of 42 workloads violated   > 1 moving   ~ 6 to be evicted, next in 40s   x 1 cannot be repaired"
+    line = "! 5 of 42 workloads violated   > 1 moving   ~ 6 to be evicted, next in 40s   x 1 cannot be repaired now"
     assert line in status_text(status, NOW)
     coloured = status_text(structs.replace(STATUS, figures=QUIET, waits=()), NOW, TextLayout(color=True))
     assert "!" not in coloured
