@@ -1,26 +1,32 @@
-"""`rebalancer lint`: what manifests will do, before they are deployed. Needs no cluster."""
+"""`rebalancer lint`: what manifests will do, before they are deployed: by themselves, or in a cluster."""
 
 import argparse
 import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from rebalancer.adapters.files.manifests import read_manifests
-from rebalancer.cli.errors import CliError, Exit, warn
-from rebalancer.cli.files import read_bytes, source_name
-from rebalancer.cli.options import add_color_argument
+from rebalancer.assessment.name_hints import nearest_name
+from rebalancer.cli.errors import CliError, Exit, UsageError, warn
+from rebalancer.cli.files import ReadPolicy, read_bytes, source_name
+from rebalancer.cli.load import load_snapshot
+from rebalancer.cli.options import ReadOptions, add_color_argument, add_snapshot_argument
 from rebalancer.cli.output import write_document
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.terminal import find_layout
 from rebalancer.lint.check import lint
 from rebalancer.lint.document import LintDocument, lint_document
 from rebalancer.lint.finding import Rule, Severity
+from rebalancer.lint.ground import Ground
 from rebalancer.lint.manifest import Manifest, Manifests
 from rebalancer.lint.sarif import sarif
 from rebalancer.lint.text import lint_text
+from rebalancer.locations import own_namespace
+from rebalancer.policy import default_policy
 
 _FORMATS: Final = ("text", "json", "yaml", "sarif")
 _NEVER: Final = "never"
@@ -33,8 +39,22 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "files",
         metavar="FILE",
-        nargs="+",
+        nargs="*",
         help="manifests in YAML or JSON, a folder of them, or - for what kustomize or helm template print",
+    )
+    add_snapshot_argument(
+        parser,
+        "the cluster where they will run, as kubectl get … -o json prints it; without it, and without --context and "
+        "--kubeconfig, lint says what follows from the manifests alone",
+    )
+    parser.add_argument("--context", metavar="NAME", help="the live cluster of this context of the kubeconfig file")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="the live cluster of this kubeconfig file")
+    parser.add_argument(
+        "--drain",
+        metavar="NODE",
+        nargs="+",
+        default=[],
+        help="also say whether a drain of these nodes of the cluster ends; then no FILE is needed",
     )
     parser.add_argument(
         "--fail-on",
@@ -56,19 +76,43 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what is found."""
+    """Print what is found; nothing is changed."""
     files = list(_find_files(args.files))
-    manifests = [one for file in files for one in _read(file)]
-    _warn_of_unknown_rules(manifests)
-    objects = sum(bool(one.kind) for one in manifests)
-    if not manifests:
+    read = [one for file in files for one in _read(file)]
+    _warn_of_unknown_rules(read)
+    manifests = Manifests(tuple(read))
+    ground = _read_cluster(args, manifests)
+    if not read and not (args.drain and not args.files):
         raise CliError(f"no Kubernetes object in {', '.join(map(source_name, args.files))}")
-    document = lint_document(lint(Manifests(tuple(manifests))), len(files), objects)
+    objects = sum(bool(one.kind) for one in read)
+    source = args.snapshot[0] if args.snapshot else "cluster"
+    document = lint_document(lint(manifests, ground, args.drain, source), len(files), objects)
     if args.output == "sarif":
         sys.stdout.write(f"{json.dumps(sarif(document), indent=2)}\n")
     else:
         write_document(document, args.output, lambda: lint_text(document, find_layout(args.color)))
     return Exit.SOMETHING if _fails(document, args.fail_on) else Exit.FINE
+
+
+def _read_cluster(args: argparse.Namespace, manifests: Manifests) -> Ground | None:
+    """Return the cluster that the flags name, None where they name none."""
+    is_live = args.context is not None or args.kubeconfig is not None
+    if not (args.files or args.drain):
+        raise UsageError("name manifests: FILE, a folder, or - for standard input")
+    if args.snapshot and is_live:
+        raise UsageError("--snapshot is a file of a cluster, --context and --kubeconfig name a live one; give one")
+    if not (args.snapshot or is_live):
+        if args.drain:
+            raise UsageError("--drain is about nodes of a cluster; give it with --snapshot, --context or --kubeconfig")
+        return None
+    policy = ReadPolicy(policy=default_policy())
+    live = ReadOptions.live(kubeconfig=args.kubeconfig, context=args.context, namespace=own_namespace(), policy=policy)
+    snapshot = load_snapshot(replace(live, snapshots=tuple(args.snapshot or ())))
+    unknown = [name for name in args.drain if name not in snapshot.node]
+    if unknown:
+        near = nearest_name(unknown[0], snapshot.node.keys())
+        raise UsageError(f"--drain: there is no node {unknown[0]}{f'; did you mean {near}?' if near else ''}")
+    return Ground(snapshot, manifests)
 
 
 def _find_files(names: Sequence[str]) -> Iterator[str]:

@@ -6,25 +6,43 @@ from typing import Final
 from rebalancer.lint.anti_affinity import check_anti_affinity
 from rebalancer.lint.budgets import check_budgets
 from rebalancer.lint.constraints import check_constraints
+from rebalancer.lint.domains import check_domains
+from rebalancer.lint.drains import check_drain
 from rebalancer.lint.finding import Finding, Rule, Severity, sort_findings
+from rebalancer.lint.ground import Ground
 from rebalancer.lint.keys import check_keys
 from rebalancer.lint.manifest import ROOT, Manifest, Manifests
+from rebalancer.lint.placement import check_placement
 from rebalancer.lint.rollouts import check_rollouts
 from rebalancer.lint.selectors import check_selectors
 
-_OF_ONE: Final[Sequence[Callable[[Manifest], Iterator[Finding]]]] = (
-    check_selectors,
-    check_keys,
-    check_constraints,
-    check_rollouts,
-    check_anti_affinity,
-)
+_ALWAYS: Final[Sequence[Callable[[Manifest], Iterator[Finding]]]] = (check_selectors, check_constraints)
 """What follows from one manifest alone."""
 
+_WITHOUT_A_CLUSTER: Final[Sequence[Callable[[Manifest], Iterator[Finding]]]] = (
+    check_keys,
+    check_anti_affinity,
+    check_rollouts,
+)
+"""What depends on a cluster that is not known."""
 
-def lint(manifests: Manifests) -> Sequence[Finding]:
-    """Return what the rules find, by file and line."""
-    return sort_findings(_find(manifests))
+
+def lint(
+    manifests: Manifests, ground: Ground | None = None, drained: Sequence[str] = (), source: str = ""
+) -> Sequence[Finding]:
+    """Return what the rules find, by file and line; with a cluster also what follows there.
+
+    `drained` are nodes of it that are to be drained; `source` names it in findings that are about no manifest.
+    """
+    findings = [*_find(manifests), *check_budgets(manifests)]
+    if ground is None:
+        findings += [one for manifest in manifests.every for check in _WITHOUT_A_CLUSTER for one in check(manifest)]
+    else:
+        findings += [one for manifest in manifests.workloads for one in check_rollouts(manifest, ground)]
+        missing = list(check_domains(ground))
+        known = [one.manifest for one in missing if one.severity is Severity.ERROR]
+        findings += [*missing, *check_placement(ground, known), *check_drain(ground, drained, source)]
+    return sort_findings(findings)
 
 
 def _find(manifests: Manifests) -> Iterator[Finding]:
@@ -37,6 +55,5 @@ def _find(manifests: Manifests) -> Iterator[Finding]:
                 path=ROOT,
                 message=f"{manifest.problem}: the API server refuses it" if manifest.kind else manifest.problem,
             )
-        for check in _OF_ONE:
+        for check in _ALWAYS:
             yield from check(manifest)
-    yield from check_budgets(manifests)

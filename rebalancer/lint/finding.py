@@ -89,6 +89,32 @@ class Rule(StrEnum):
             "repaired."
         ),
     )
+    MISSING_DOMAINS = (
+        "missing-domains",
+        "No node of the cluster has a topology key: a hard rule over it admits no node, another one does nothing.",
+    )
+    NO_PLACEMENT = (
+        "no-placement",
+        (
+            "Not every pod finds a node of the cluster as it is: an error where this is proved, whatever "
+            "kube-scheduler chooses, a warning where it is not certain that all do."
+        ),
+    )
+    NOT_WITHOUT_A_ZONE = (
+        "not-without-a-zone",
+        "Once the nodes of a zone are gone, not every pod finds another one, whatever kube-scheduler chooses.",
+    )
+    DRAIN_NEVER_ENDS = (
+        "drain-never-ends",
+        (
+            "A drain of the named nodes does not end: a budget never lets a pod go, or keeps more pods than find a "
+            "node elsewhere."
+        ),
+    )
+    DRAIN_LEAVES_FEWER = (
+        "drain-leaves-fewer",
+        "After a drain of the named nodes not every pod finds another node, or nobody creates it anew.",
+    )
     BUDGETS_OVERLAP = (
         "budgets-overlap",
         "Two PodDisruptionBudgets select the same pods: the API server refuses every eviction of them.",

@@ -3,25 +3,32 @@
 from collections.abc import Iterator
 
 from rebalancer.lint.finding import Finding, Rule, Severity, set_field
+from rebalancer.lint.ground import Ground, is_new
 from rebalancer.lint.manifest import Manifest
 from rebalancer.lint.rollout_skew import find_rollout_skew
 from rebalancer.lint.strategy import RollingUpdate, read_rolling_update
 from rebalancer.lint.terms import TEMPLATE_HASH, own_terms, splits_revisions
+from rebalancer.model.loss_phase import Phase
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.model.words import plural
+from rebalancer.resilience.bounds import find_bounds
+from rebalancer.resilience.loss import lose
+from rebalancer.resilience.reason import Reasons
 
 
-def check_rollouts(manifest: Manifest) -> Iterator[Finding]:
-    """Yield what a Deployment's rolling update does that nobody expects."""
+def check_rollouts(manifest: Manifest, ground: Ground | None = None) -> Iterator[Finding]:
+    """Yield what a Deployment's rolling update does that nobody expects; with a cluster, what it does there."""
     update = read_rolling_update(manifest)
     if update is None or not manifest.replicas:
         return
-    yield from _wedged(manifest, update)
+    yield from _wedged(manifest, update, ground)
+    if ground is not None:
+        yield from _first_step(manifest, update, ground)
     yield from _skewed(manifest, update)
 
 
-def _wedged(manifest: Manifest, update: RollingUpdate) -> Iterator[Finding]:
+def _wedged(manifest: Manifest, update: RollingUpdate, ground: Ground | None) -> Iterator[Finding]:
     """Yield anti-affinity that needs a domain more than there are replicas while nothing may be taken away."""
     if update.unavailable:
         return
@@ -30,15 +37,40 @@ def _wedged(manifest: Manifest, update: RollingUpdate) -> Iterator[Finding]:
         if splits_revisions(term.match_label_keys):
             continue
         noun = "node" if term.topology_key == HOSTNAME else "domain"
+        there = ground.count_domains(manifest, term.topology_key) if ground is not None else None
+        if there is not None and (not there or there > replicas):  # none at all is what another rule says
+            continue
+        fewer = "on fewer" if there is None else f"here: {plural(there, noun)} may take its pods"
         yield Finding(
             rule=Rule.ROLLOUT_WEDGES,
-            severity=Severity.WARNING,
+            severity=Severity.WARNING if there is None else Severity.ERROR,
             manifest=manifest,
             path=path,
             message=f"a rolling update of {plural(replicas, 'replica')} begins with one pod more, since "
             f"{_unavailable(manifest)}, and required anti-affinity over {term.topology_key} keeps it off the "
             f"{plural(replicas, noun)} of the others: it proceeds from {replicas + 1} {noun}s on, and waits for ever "
-            "on fewer",
+            f"{fewer}",
+            patch=set_field(manifest, update.unavailable_path, 1),
+        )
+
+
+def _first_step(manifest: Manifest, update: RollingUpdate, ground: Ground) -> Iterator[Finding]:
+    """Yield a rollout of which no node takes the first new pod while all old ones run."""
+    view = None if update.unavailable else ground.in_first_step(manifest, min(update.surge, manifest.replicas))
+    if view is None:
+        return
+    loss = lose(view, frozenset(), Phase.GONE)
+    for service, bounds in zip(loss.services, find_bounds(loss), strict=True):
+        if service.owner is None or service.workload is None or not is_new(service.owner) or bounds.possible:
+            continue
+        reason = Reasons(loss).find(service.workload)
+        yield Finding(
+            rule=Rule.ROLLOUT_WEDGES,
+            severity=Severity.ERROR,
+            manifest=manifest,
+            path=update.unavailable_path,
+            message=f"the rollout does not begin: {_unavailable(manifest)}, and no node takes a new pod beside the "
+            f"{plural(manifest.replicas, 'old one')}: {reason}",
             patch=set_field(manifest, update.unavailable_path, 1),
         )
 

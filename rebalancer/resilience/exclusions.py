@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 from rebalancer.model.facts import Fact
-from rebalancer.model.loss_phase import Phase
 from rebalancer.model.pods import HostPort, Pod
 from rebalancer.resilience.loss import Loss
 from rebalancer.scheduling.affinity_terms import selects
@@ -77,7 +76,7 @@ def find_exclusions(sample: Pod, loss: Loss, ports: PortsInUse) -> Iterator[Excl
         yield Exclusion("", ports.domain, ports.find_taken(sample), itself=True)
     if not is_on(InterPodAffinity, after):
         return
-    present = loss.before if loss.phase is Phase.SILENT else after
+    present = loss.before if loss.lasts else after
     terms = sample.spec.pod_affinity.anti_required
     if not terms and not any(True for _ in present.repelling(sample)):
         return

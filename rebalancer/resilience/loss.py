@@ -77,7 +77,11 @@ class Service:
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """The loss of nodes in one phase: `before` is the state now, `after` that in which all lost pods are gone."""
+    """The loss of nodes in one phase: `before` is the state now, `after` that in which all lost pods are gone.
+
+    `drained`: the nodes are cordoned and their pods evicted. They are silent then, but their pods do not stay
+    terminating.
+    """
 
     phase: Phase
     nodes: frozenset[str]
@@ -86,18 +90,30 @@ class Loss:
     services: tuple[Service, ...]
     left_there: Sequence[Pod] = ()
     """Lost pods that may stay on their silent nodes."""
+    drained: bool = False
+
+    @property
+    def lasts(self) -> bool:
+        """Whether lost pods stay terminating: what they exclude stays excluded."""
+        return self.phase is Phase.SILENT and not self.drained
 
 
-def lose(view: View, nodes: frozenset[str], phase: Phase) -> Loss:
-    """Return what is left when these nodes are silent, or gone; pods that are terminating on others have ended."""
+def lose(view: View, nodes: frozenset[str], phase: Phase, *, drained: bool = False) -> Loss:
+    """Return what is left when these nodes are silent, or gone; pods that are terminating on others have ended.
+
+    `drained` ones are cordoned, as silent ones are tainted, and each of their pods is replaced.
+    """
     ending = (pod for run in view.snapshot.runs if run.pods[0].terminating for pod in run.pods)
     elsewhere = [pod for pod in ending if pod.node is not None and pod.node not in nodes]
     there = view.without(elsewhere) if elsewhere else view
     after = there.with_unreachable(nodes) if phase is Phase.SILENT else there.without_nodes(nodes)
-    staying = find_left_there(view, nodes) if phase is Phase.SILENT else ()
+    lasts = phase is Phase.SILENT and not drained
+    staying = find_left_there(view, nodes) if lasts else ()
     uids = {pod.uid for pod in staying}
-    services = tuple(_with_staying(one, uids) for one in _find_services(view, nodes, phase))
-    return Loss(phase=phase, nodes=nodes, before=view, after=after, services=services, left_there=staying)
+    services = tuple(_with_staying(one, uids) for one in _find_services(view, nodes, lasts=lasts))
+    return Loss(
+        phase=phase, nodes=nodes, before=view, after=after, services=services, left_there=staying, drained=drained
+    )
 
 
 def _with_staying(service: Service, staying: Collection[str]) -> Service:
@@ -106,7 +122,7 @@ def _with_staying(service: Service, staying: Collection[str]) -> Service:
     return service
 
 
-def _find_services(view: View, nodes: Collection[str], phase: Phase) -> Iterator[Service]:
+def _find_services(view: View, nodes: Collection[str], *, lasts: bool) -> Iterator[Service]:
     served = set[str]()
     # A pod of a Node object that is gone runs nowhere, and is deleted and replaced in a moment.
     left = {node.name: node.ready for node in view.snapshot.nodes if node.name not in nodes}
@@ -114,7 +130,7 @@ def _find_services(view: View, nodes: Collection[str], phase: Phase) -> Iterator
         owner = member.owner
         if owner is not None and (owner.kind in REPLACING_KINDS or owner.is_foreign):
             served.add(owner.uid)
-            yield _make_service(member, owner, nodes, left, phase, view.snapshot.taken_at)
+            yield _make_service(member, owner, nodes, left, view.snapshot.taken_at, lasts=lasts)
     yield from _find_competitors(view, nodes, served)
 
 
@@ -123,10 +139,14 @@ def _make_service(
     owner: Workload,
     nodes: Collection[str],
     left: Mapping[str, bool],
-    phase: Phase,
     now: datetime,
+    *,
+    lasts: bool,
 ) -> Service:
-    """Return the pods of one owner in a loss; `left` says which nodes remain, and which of these are Ready."""
+    """Return the pods of one owner in a loss; `left` says which nodes remain, and which of these are Ready.
+
+    `lasts`: lost pods stay terminating.
+    """
     lost = tuple(pod for pod in member.pods if pod.node in nodes)
     outside = [pod for pod in member.pods if pod.node in left]
     on_ready = [pod for pod in outside if pod.node is not None and left[pod.node]]
@@ -134,13 +154,13 @@ def _make_service(
     missing = max(0, owner.replicas - len(outside) + doubtful)
     waiting = max(0, missing - len(lost))
     keeps = owner.kind == "StatefulSet" or owner.keeps_pods
-    replaced = 0 if phase is Phase.SILENT and keeps else len(lost)
+    replaced = 0 if lasts and keeps else len(lost)
     sample, unknown = _find_sample(member, owner, now)
     if unknown is None and doubtful:
         unknown = OnNodesNotReady(doubtful)
     if unknown is None and owner.is_foreign:
         unknown = ReplacedByAnother(str(owner))
-    if unknown is None and phase is Phase.SILENT and keeps and waiting:
+    if unknown is None and lasts and keeps and waiting:
         unknown = CreatedInOrder(str(owner))
     return Service(
         workload=member.reference,

@@ -56,19 +56,19 @@ class StaysTerminating(Fact):
 
 
 class ClosedBySpread(Fact):
-    """A constraint keeps pods from domains, as the emptiest holds too few; `lost`: that is one of the lost ones."""
+    """A constraint keeps pods from domains, as the emptiest holds too few; `empty`: it is lost, or drained."""
 
     key: str
     max_skew: int
     least: str
     held: int
     others: tuple[tuple[str, int], ...]
-    lost: bool
+    empty: str = ""
 
     def __str__(self) -> str:
         more = ", ".join(f"{domain} {number}" for domain, number in self.others)
-        emptiest = f"{'the lost ' if self.lost else ''}{self.least} {self.held}"
-        way = " (with nodeTaintsPolicy: Honor it does not count)" if self.lost else ""
+        emptiest = f"{f'the {self.empty} ' if self.empty else ''}{self.least} {self.held}"
+        way = " (with nodeTaintsPolicy: Honor it does not count)" if self.empty else ""
         return f"maxSkew {self.max_skew} over {short_key(self.key)}: {more}, {emptiest}{way}"
 
 
@@ -125,8 +125,9 @@ class Reasons:
         constraint, held = counted.constraint, counted.by_domain
         least = min(held, key=lambda value: (held[value], value))
         lost = held.domains[least] <= self._loss.nodes
+        empty = ("drained" if self._loss.drained else "lost") if lost else ""
         others = tuple((value, held[value]) for value in sorted(closed)[:_MOST])
-        return ClosedBySpread(constraint.key, constraint.max_skew, least, counted.minimum, others, lost)
+        return ClosedBySpread(constraint.key, constraint.max_skew, least, counted.minimum, others, empty)
 
 
 def _make_pods(service: Service) -> Iterable[Pod]:

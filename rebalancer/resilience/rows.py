@@ -85,13 +85,14 @@ def find_resilience(
         for value, nodes in choose_domains(key, view).items():
             for phase in phases:
                 loss = lose(view, nodes, phase)
-                rows = tuple(_find_rows(loss, includes, sizes, briefly=briefly))
+                rows = tuple(find_remaining(loss, includes, sizes, briefly=briefly))
                 yield LostDomain(key=key, value=value, phase=phase, nodes=len(nodes), rows=rows)
 
 
-def _find_rows(
-    loss: Loss, includes: Callable[[Reference], bool], sizes: Sizes, *, briefly: bool
+def find_remaining(
+    loss: Loss, includes: Callable[[Reference], bool], sizes: Sizes = SIZES, *, briefly: bool = False
 ) -> Iterator[Remaining]:
+    """Yield what is left of the included workloads that lose pods by a loss, or are not whole after it."""
     by_workload: defaultdict[Reference, list[tuple[Service, Bounds]]] = defaultdict(list)
     asked = (lambda one: one.workload is not None and includes(one.workload)) if briefly else None
     found = find_bounds(loss, sizes=sizes, asked=asked)

@@ -37,6 +37,8 @@ RECORDED: Final = (
     "simulate",
     "simulate-each",
     "resilience",
+    "lint",
+    "lint-cluster",
     "suggest",
     "policy-validate",
     "apply-nothing",

@@ -54,6 +54,7 @@ COMMANDS = {
     "resilience": ("resilience", "--snapshot", EXAMPLE),
     "resilience-web": ("resilience", "web", "--snapshot", EXAMPLE),
     "lint": ("lint", "docs/examples/mistakes.yaml"),
+    "lint-cluster": ("lint", "docs/examples/mistakes.yaml", "--snapshot", EXAMPLE, "--drain", "a-0"),
     "lint-sarif": ("lint", "-o", "sarif", "docs/examples/mistakes.yaml"),
     "suggest": ("suggest", "--limit", "<1/3", "--size", "10", "--domains", "6"),
     "suggest-nothing": ("suggest", "--limit", "<1/3", "--size", "6", "--domains", "3"),

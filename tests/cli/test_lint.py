@@ -114,3 +114,40 @@ def test_a_manifests_text_cannot_write_to_the_terminal(tmp_path: Path, capsys: p
     shown = capsys.readouterr().out
     assert "\x1b" not in shown
     assert not any(line.startswith("y ") for line in shown.splitlines())
+
+
+EXAMPLE = "docs/examples/zone-returned.json"
+
+
+def test_a_cluster_says_more(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What only depends on it is known then."""
+    made = text(deployment(strategy={"rollingUpdate": {"maxUnavailable": 0}}, affinity=affinity(apart=[term()])))
+    assert lint(tmp_path, made, "--fail-on", "warning") == Exit.SOMETHING
+    assert "[rollout-wedges]" in capsys.readouterr().out
+    assert lint(tmp_path, made, "--fail-on", "warning", "--snapshot", EXAMPLE) == Exit.FINE
+
+
+def test_a_drain_needs_no_manifest(capsys: pytest.CaptureFixture[str]) -> None:
+    """Its findings stand at the file of the cluster."""
+    assert main(["lint", "--snapshot", EXAMPLE, "--drain", "a-0"]) == Exit.SOMETHING
+    shown = capsys.readouterr().out
+    assert shown.startswith(
+        f"{EXAMPLE}:1: error: Deployment shop/cart: drain of a-0: 2 pods there: the budget shop/cart "
+    )
+    assert shown.endswith("0 objects in 0 files: 1 error.\n")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--drain", "a-0"], "--drain is about nodes of a cluster; give it with --snapshot, --context or --kubeconfig"),
+        ([], "name manifests: FILE, a folder, or - for standard input"),
+        (["docs", "--snapshot", EXAMPLE, "--context", "prod"], "--snapshot is a file of a cluster"),
+        (["--snapshot", EXAMPLE, "--drain", "a-9"], "--drain: there is no node a-9"),
+        (["--snapshot", EXAMPLE], "name manifests: FILE, a folder, or - for standard input"),
+    ],
+)
+def test_flags_that_do_not_go_together(flags: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Each error says what to give."""
+    assert main(["lint", *flags]) == Exit.USAGE
+    assert message in capsys.readouterr().err

@@ -1,0 +1,222 @@
+"""What manifests do in a given cluster: placement, rollouts, the loss of a zone, drains."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from rebalancer.lint.check import lint
+from rebalancer.lint.finding import Finding, Rule, Severity
+from rebalancer.lint.ground import Ground
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.simulator import ClusterBuilder
+from tests.lint.build import HOST, ZONE, affinity, budget, deployment, manifests, spread, term, text
+
+NO_SURGE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
+
+
+def cpu(amount: str) -> list[dict[str, Any]]:
+    return [{"name": "web", "image": "web", "resources": {"requests": {"cpu": amount}}}]
+
+
+def nodes(zones: str = "abc", number: int = 1, **fields: Any) -> ClusterBuilder:
+    """Return zones of so many nodes of 16 cores."""
+    blueprint = ClusterBuilder()
+    blueprint.zones(zones, number)
+    if fields:
+        blueprint.deployment("web", namespace="shop", **fields)
+    return blueprint
+
+
+def findings(snapshot: Snapshot, *objects: dict[str, Any], drained: Sequence[str] = ()) -> Sequence[Finding]:
+    read = manifests(text(*objects) if objects else "")
+    return lint(read, Ground(snapshot, read), drained, "cluster.json")
+
+
+def said(found: Sequence[Finding], *rules: Rule) -> list[tuple[str, str]]:
+    return [(one.severity.value, one.message) for one in found if one.rule in rules]
+
+
+PLACEMENT = (Rule.NO_PLACEMENT, Rule.MISSING_DOMAINS, Rule.NOT_WITHOUT_A_ZONE)
+
+
+@pytest.mark.parametrize(
+    ("made", "expected"),
+    [
+        (deployment(3), []),
+        (
+            deployment(4, affinity=affinity(apart=[term()])),
+            [("error", "at most 3 of 4 pods find a node: of 3 nodes 3 are ruled out by its anti-affinity")],
+        ),
+        (
+            deployment(3, containers=cpu("20")),
+            [("error", "none of 3 pods finds a node: of 3 nodes 3 have not enough cpu")],
+        ),
+        (
+            deployment(6, containers=cpu("7")),
+            [("warning", "without zone a at most 4 of 6 pods find a node: of 2 nodes 2 have not enough cpu")],
+        ),
+        (
+            deployment(topologySpreadConstraints=[spread("topology.kubernetes.io/zones")]),
+            [
+                (
+                    "error",
+                    (
+                        "no node of the cluster has the label topology.kubernetes.io/zones: no pod finds a node; did "
+                        f"you mean {ZONE}?"
+                    ),
+                )
+            ],
+        ),
+        (
+            deployment(topologySpreadConstraints=[spread("topology.kubernetes.io/rack", hard=False)]),
+            [("warning", "no node of the cluster has the label topology.kubernetes.io/rack: the rule does nothing")],
+        ),
+        (
+            deployment(5, kind="StatefulSet", nodeSelector={ZONE: "a"}, topologySpreadConstraints=[spread()]),
+            [("warning", "without zone a none of 5 pods finds a node: of 2 nodes 2 do not match its node affinity")],
+        ),
+    ],
+)
+def test_which_pods_find_a_node(made: dict[str, Any], expected: list[tuple[str, str]]) -> None:
+    """In three zones of one node, and in what is left of them without the worst one."""
+    assert said(findings(nodes().snapshot(), made), *PLACEMENT) == expected
+
+
+def test_what_runs_there_counts() -> None:
+    """The new pods compete with it, and what the manifest replaces is gone."""
+    full = nodes(on={"a-1": 1, "b-1": 1, "c-1": 1}, cpu=15_000).snapshot()
+    other = deployment(3, containers=cpu("2")) | {"metadata": {"name": "api", "namespace": "shop"}}
+    assert said(findings(full, other), Rule.NO_PLACEMENT) == [
+        ("error", "none of 3 pods finds a node: of 3 nodes 3 have not enough cpu")
+    ]
+    assert said(findings(full, deployment(3, containers=cpu("15"))), Rule.NO_PLACEMENT) == []
+
+
+def test_a_rollout_needs_a_domain_more_than_there_are_replicas() -> None:
+    """A cluster says whether there is one: an error where there is none, and nothing where there is."""
+    wedged = deployment(strategy=NO_SURGE, affinity=affinity(apart=[term()]))
+    (one,) = [one for one in findings(nodes().snapshot(), wedged) if one.rule is Rule.ROLLOUT_WEDGES]
+    assert one.severity is Severity.ERROR
+    assert one.message.endswith(
+        f"anti-affinity over {HOST} keeps it off the 3 nodes of the others: it proceeds from 4 nodes on, and waits for "
+        "ever here: 3 nodes may take its pods"
+    )
+    assert said(findings(nodes(number=2).snapshot(), wedged), Rule.ROLLOUT_WEDGES) == []
+    blueprint = nodes(number=2)
+    cordoned = blueprint.snapshot()
+    changed = tuple(
+        structs.replace(node, unschedulable=True) if node.name.endswith("-2") else node for node in cordoned.nodes
+    )
+    assert len(said(findings(replace(cordoned, nodes=changed), wedged), Rule.ROLLOUT_WEDGES)) == 1
+
+
+def test_a_rollout_whose_first_pod_finds_no_room() -> None:
+    """Beside all old ones; where one may be taken away first, it does."""
+    full = nodes(on={"a-1": 1, "b-1": 1, "c-1": 1}, cpu=9_000).snapshot()
+    larger = deployment(containers=cpu("10"), strategy=NO_SURGE)
+    assert said(findings(full, larger), Rule.ROLLOUT_WEDGES) == [
+        (
+            "error",
+            (
+                "the rollout does not begin: maxUnavailable is 0, and no node takes a new pod beside the 3 old ones: "
+                "of 3 nodes 3 have not enough cpu"
+            ),
+        )
+    ]
+    freeing = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}
+    assert said(findings(full, deployment(containers=cpu("10"), strategy=freeing)), Rule.ROLLOUT_WEDGES) == []
+
+
+DRAIN = (Rule.DRAIN_NEVER_ENDS, Rule.DRAIN_LEAVES_FEWER)
+
+
+@pytest.mark.parametrize(
+    ("blueprint", "budgets", "expected"),
+    [
+        ({"on": {"a-1": 1, "b-1": 1}}, {}, []),
+        ({"on": {"a-1": 1, "b-1": 1}}, {"web": 1}, []),
+        (
+            {"on": {"a-1": 1, "b-1": 1}},
+            {"web": 0},
+            [
+                (
+                    "error",
+                    "drain of a-1: 1 pod there: the budget shop/web keeps 2 of 2 pods, and never allows an eviction",
+                )
+            ],
+        ),
+        (
+            {"on": {"a-1": 1, "b-1": 1}},
+            {"web": 1, "again": 1},
+            [
+                (
+                    "error",
+                    (
+                        "drain of a-1: 1 pod there: the API server refuses the eviction of pods that "
+                        "two budgets select (shop/web, shop/again)"
+                    ),
+                )
+            ],
+        ),
+        (
+            {"on": {"a-1": 2, "b-1": 2, "c-1": 2}, "cpu": 6_000, "spread": {HOST: 1}},
+            {},
+            [
+                (
+                    "warning",
+                    (
+                        "drain of a-1: 2 pods there: without these nodes at most 4 of 6 pods find a "
+                        "node: of 2 nodes 2 have not enough cpu"
+                    ),
+                )
+            ],
+        ),
+        (
+            {"on": {"a-1": 2, "b-1": 2, "c-1": 2}, "cpu": 6_000},
+            {"web": 1},
+            [
+                (
+                    "error",
+                    (
+                        "drain of a-1: 2 pods there: the budget shop/web keeps 5 of 6 pods healthy, "
+                        "and without these nodes at most 4 of 6 pods find a node: of 2 nodes 2 have not enough cpu"
+                    ),
+                )
+            ],
+        ),
+        (
+            {"on": {"a-1": 1, "b-1": 1, "c-1": 1}, "spread": {HOST: 1}},
+            {"web": 1},
+            [
+                (
+                    "warning",
+                    (
+                        "drain of a-1: 1 pod there: without these nodes at most 2 of 3 pods find a node: maxSkew 1 "
+                        "over node: b-1 1, c-1 1, the drained a-1 0 (with nodeTaintsPolicy: Honor it does not count)"
+                    ),
+                )
+            ],
+        ),
+    ],
+)
+def test_whether_a_drain_ends(
+    blueprint: dict[str, Any], budgets: dict[str, int], expected: list[tuple[str, str]]
+) -> None:
+    """Of the node a-1 of three."""
+    made = nodes(**blueprint)
+    for name, most in budgets.items():
+        made.budget(name, max_unavailable=most, app="web", namespace="shop")
+    assert said(findings(made.snapshot(), drained=["a-1"]), *DRAIN) == expected
+
+
+def test_a_finding_about_the_cluster_stands_at_its_file() -> None:
+    """Where a manifest of the workload is given, at that."""
+    made = nodes(on={"a-1": 1, "b-1": 1})
+    made.budget("web", max_unavailable=0, namespace="shop")
+    (one,) = findings(made.snapshot(), drained=["a-1"])
+    assert (one.manifest.file, one.line, one.manifest.title) == ("cluster.json", 1, "Deployment shop/web")
+    found = list(findings(made.snapshot(), deployment(2), budget(maxUnavailable=0), drained=["a-1"]))
+    assert {one.manifest.file for one in found if one.rule in DRAIN} == {"web.yaml"}
