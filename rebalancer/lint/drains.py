@@ -8,14 +8,14 @@ from rebalancer.assessment.controllers import find_reference
 from rebalancer.lint.finding import Finding, Rule, Severity
 from rebalancer.lint.ground import Ground, reference_of
 from rebalancer.lint.manifest import ROOT, Manifest
-from rebalancer.lint.placement import describe_most
+from rebalancer.lint.placement import describe_most, describe_reason, find_not_whole
 from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
 from rebalancer.model.words import name_list, plural
 from rebalancer.resilience.loss import NODE_OWNERS, lose
-from rebalancer.resilience.rows import Remaining, Verdict, find_remaining
+from rebalancer.resilience.rows import Remaining, Verdict
 
 _SEVERAL: Final = 2
 
@@ -28,8 +28,8 @@ def check_drain(ground: Ground, nodes: Sequence[str], source: str) -> Iterator[F
             if _is_drained(pod):
                 there[find_reference(pod, view)].append(pod)
     manifests = {reference_of(one): one for one in ground.manifests.workloads}
-    rows = find_remaining(lose(view, frozenset(nodes), Phase.SILENT, drained=True), there.__contains__)
-    short = {row.workload: row for row in rows if row.verdict is Verdict.NO}
+    rows = find_not_whole(lose(view, frozenset(nodes), Phase.SILENT, drained=True), there) if nodes else {}
+    short = {workload: row for workload, row in rows.items() if row.verdict is Verdict.NO}
     for workload, pods in there.items():
         budgets = view.snapshot.budget_selection.budgets_of(pods[0])
         found = _find(pods, budgets, short.get(workload))
@@ -78,7 +78,7 @@ def _find_kept(budgets: Sequence[DisruptionBudget], row: Remaining | None) -> st
 
 
 def _without(row: Remaining) -> str:
-    return f"without these nodes {describe_most(row)}: {row.reason}"
+    return f"without these nodes {describe_most(row)}{describe_reason(row)}"
 
 
 def _stub(workload: Reference, source: str) -> Manifest:

@@ -4,6 +4,7 @@ Workloads that are there already have the manifest's replicas and template then.
 theirs, their pods are gone and have to be placed anew: that is how a rollout ends.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -46,7 +47,7 @@ class Ground:
     @cached_property
     def deployed(self) -> View:
         """The cluster in which all manifests are deployed, and their new pods wait for a node."""
-        return View(_deploy(self.snapshot, [*self.by_workload.values()]), self.profile)
+        return View(self._deploy(), self.profile)
 
     @cached_property
     def empty(self) -> View:
@@ -68,8 +69,7 @@ class Ground:
         None where there is no rollout: the workload is not there, or has this template.
         """
         owner = self._owner_of(manifest)
-        known = self._there.get(reference_of(manifest))
-        if owner is None or known is None or owner.uid in {one.uid for one in self.snapshot.workloads}:
+        if owner is None or reference_of(manifest) not in self._there or owner.uid in self.snapshot.workload:
             return None
         new = structs.replace(owner, replicas=surge)
         pods = (*self.snapshot.pods, _sample(new, self.snapshot))
@@ -79,11 +79,70 @@ class Ground:
         """Return the owner of a manifest's new pods."""
         if reference_of(manifest) not in self.by_workload or manifest.workload is None:
             return None
-        return [*_owners(manifest, manifest.workload, self._there.get(reference_of(manifest)), self.snapshot)][-1]
+        return [*self._owners(manifest, manifest.workload)][-1]
 
     @cached_property
     def _there(self) -> Mapping[Reference, Workload]:
-        return _workloads_of(self.snapshot)
+        return {Reference(one.namespace, one.kind, one.name): one for one in self.snapshot.workloads}
+
+    @cached_property
+    def _below(self) -> Mapping[str, Sequence[Workload]]:
+        """The workloads that others own, by their owner's UID."""
+        found = defaultdict[str, list[Workload]](list)
+        for one in self.snapshot.workloads:
+            if one.owner is not None:
+                found[one.owner.uid].append(one)
+        return found
+
+    def _deploy(self) -> Snapshot:
+        snapshot, manifests = self.snapshot, self.by_workload
+        made: list[Workload] = []
+        samples: list[Pod] = []
+        gone: set[str] = set()
+        for workload, manifest in manifests.items():
+            known = self._there.get(workload)
+            assert manifest.workload is not None
+            owners = list(self._owners(manifest, manifest.workload))
+            made += owners
+            if known is not None:
+                gone |= {known.uid, *(one.uid for one in self._below.get(known.uid, ()))}
+            if owners[-1].uid not in snapshot.workload and owners[-1].replicas:
+                samples.append(_sample(owners[-1], snapshot))
+        without = gone.difference(one.uid for one in made)
+        names = {one.name for one in snapshot.namespaces}
+        missing = dict.fromkeys(one.namespace for one in manifests if one.namespace not in names)
+        return replace(
+            snapshot,
+            pods=(*(pod for pod in snapshot.pods if pod.owner is None or pod.owner.uid not in without), *samples),
+            workloads=(*(one for one in snapshot.workloads if one.uid not in gone), *made),
+            namespaces=(*snapshot.namespaces, *map(_namespace, missing)),
+        )
+
+    def _owners(self, manifest: Manifest, written: Workload) -> Iterator[Workload]:
+        """Yield the workload and, below a Deployment, its ReplicaSet: the last one owns the pods."""
+        known = self._there.get(reference_of(manifest))
+        uid = known.uid if known is not None else f"{_NEW}/{reference_of(manifest)}"
+        own = structs.replace(written, uid=uid, namespace=namespace_of(manifest))
+        assert own.template is not None
+        if manifest.kind != _TOP:
+            same = known is not None and known.template is not None and known.template.spec == own.template.spec
+            yield own if same else structs.replace(own, uid=f"{uid}/{_NEW}")
+            return
+        yield own
+        below = self._below.get(uid, ())
+        current = next((one for one in below if one.replicas and _has_template(one, own.template)), None)
+        if current is not None:
+            yield structs.replace(current, replicas=own.replicas)
+            return
+        yield structs.replace(
+            own,
+            kind="ReplicaSet",
+            name=f"{own.name}-{_NEW}",
+            uid=f"{uid}/{_NEW}",
+            template=structs.replace(own.template, labels=Labels({**own.template.labels, _HASH: _NEW})),
+            revision=_NEW,
+            owner=OwnerReference(group="apps", kind=_TOP, name=own.name, uid=uid),
+        )
 
     @cached_property
     def by_workload(self) -> dict[Reference, Manifest]:
@@ -110,70 +169,8 @@ def namespace_of(manifest: Manifest) -> str:
     return manifest.namespace or "default"
 
 
-def _deploy(snapshot: Snapshot, manifests: Sequence[Manifest]) -> Snapshot:
-    there = _workloads_of(snapshot)
-    made: list[Workload] = []
-    samples: list[Pod] = []
-    gone: set[str] = set()
-    for manifest in manifests:
-        known = there.get(reference_of(manifest))
-        assert manifest.workload is not None
-        owners = list(_owners(manifest, manifest.workload, known, snapshot))
-        made += owners
-        if known is not None:
-            gone |= {known.uid, *(one.uid for one in snapshot.workloads if _is_below(one, known))}
-        if owners[-1].uid not in {one.uid for one in snapshot.workloads} and owners[-1].replicas:
-            samples.append(_sample(owners[-1], snapshot))
-    kept = {one.uid for one in made}
-    pods = [pod for pod in snapshot.pods if pod.owner is None or pod.owner.uid not in gone - kept]
-    names = {one.name for one in snapshot.namespaces}
-    missing = dict.fromkeys(namespace_of(one) for one in manifests if namespace_of(one) not in names)
-    return replace(
-        snapshot,
-        pods=(*pods, *samples),
-        workloads=(*(one for one in snapshot.workloads if one.uid not in gone), *made),
-        namespaces=(*snapshot.namespaces, *map(_namespace, missing)),
-    )
-
-
-def _workloads_of(snapshot: Snapshot) -> Mapping[Reference, Workload]:
-    return {Reference(one.namespace, one.kind, one.name): one for one in snapshot.workloads}
-
-
-def _is_below(workload: Workload, top: Workload) -> bool:
-    return workload.owner is not None and workload.owner.uid == top.uid
-
-
 def _namespace(name: str) -> Namespace:
     return Namespace(name=name, labels=Labels({"kubernetes.io/metadata.name": name}))
-
-
-def _owners(manifest: Manifest, written: Workload, known: Workload | None, snapshot: Snapshot) -> Iterator[Workload]:
-    """Yield the workload and, below a Deployment, its ReplicaSet: the last one owns the pods."""
-    uid = known.uid if known is not None else f"{_NEW}/{reference_of(manifest)}"
-    own = structs.replace(written, uid=uid, namespace=namespace_of(manifest))
-    assert own.template is not None
-    if manifest.kind != _TOP:
-        same = known is not None and known.template is not None and known.template.spec == own.template.spec
-        yield own if same or known is None else structs.replace(own, uid=f"{uid}/{_NEW}")
-        return
-    yield own
-    below = [one for one in snapshot.workloads if known is not None and _is_below(one, known)]
-    current = next((one for one in below if one.replicas and _has_template(one, own.template)), None)
-    if current is not None:
-        yield structs.replace(current, replicas=own.replicas)
-        return
-    labels = Labels({**own.template.labels, _HASH: _NEW})
-    owner = OwnerReference(group="apps", kind=_TOP, name=own.name, uid=uid)
-    yield structs.replace(
-        own,
-        kind="ReplicaSet",
-        name=f"{own.name}-{_NEW}",
-        uid=f"{uid}/{_NEW}",
-        template=structs.replace(own.template, labels=labels),
-        revision=_NEW,
-        owner=owner,
-    )
 
 
 def _has_template(owner: Workload, template: PodTemplate) -> bool:

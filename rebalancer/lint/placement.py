@@ -1,6 +1,8 @@
 """Whether all pods of a manifest find a node: in the cluster as it is, and after the loss of a zone."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+
+from msgspec import structs
 
 from rebalancer.lint.finding import Finding, Rule, Severity
 from rebalancer.lint.ground import Ground
@@ -9,8 +11,9 @@ from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import Reference
 from rebalancer.model.nodes import ZONE
 from rebalancer.model.words import plural
-from rebalancer.resilience.loss import lose
-from rebalancer.resilience.rows import Remaining, Verdict, find_remaining, find_resilience
+from rebalancer.resilience.loss import Loss, lose
+from rebalancer.resilience.reason import Reasons
+from rebalancer.resilience.rows import Remaining, Verdict, choose_domains, find_remaining, find_short
 
 _REPLICAS = ("spec", "replicas")
 
@@ -20,12 +23,29 @@ def check_placement(ground: Ground, known: Collection[Manifest]) -> Iterator[Fin
 
     Of the `known` ones it has been said already why they find none.
     """
-    rows = find_remaining(lose(ground.deployed, frozenset(), Phase.GONE), ground.by_workload.__contains__)
-    found = {row.workload: row for row in rows if row.verdict is not Verdict.YES}
+    found = find_not_whole(lose(ground.deployed, frozenset(), Phase.GONE), ground.by_workload)
     for workload, row in found.items():
         if ground.by_workload[workload] not in known:
             yield _unplaced(ground.by_workload[workload], row)
     yield from _lost_zones(ground, ground.by_workload.keys() - found.keys())
+
+
+def find_not_whole(loss: Loss, included: Collection[Reference]) -> Mapping[Reference, Remaining]:
+    """Return the included workloads of which not every pod finds a node, with the reason.
+
+    Where an order of placements leaves none of its pods without a node, a workload is not asked about: it may be whole.
+    Of more pods than are played, those that no order makes whole are found by sums alone.
+    """
+    reasons = Reasons(loss)
+    if reasons.stuck is None:
+        return {row.workload: row for row in find_short(loss, included.__contains__)}
+    asked = {workload for workload in reasons.stuck if workload in included}
+    rows = list(find_remaining(loss, asked.__contains__, briefly=True)) if asked else []
+    return {
+        row.workload: structs.replace(row, reason=row.reason or reasons.find(row.workload))
+        for row in rows
+        if row.verdict is not Verdict.YES
+    }
 
 
 def _unplaced(manifest: Manifest, row: Remaining) -> Finding:
@@ -36,7 +56,7 @@ def _unplaced(manifest: Manifest, row: Remaining) -> Finding:
         severity=Severity.ERROR if certain else Severity.WARNING,
         manifest=manifest,
         path=_REPLICAS,
-        message=f"{describe_most(row) if certain else least}: {row.reason}",
+        message=f"{describe_most(row) if certain else least}{describe_reason(row)}",
     )
 
 
@@ -47,21 +67,23 @@ def describe_most(row: Remaining) -> str:
     return f"at most {row.possible} of {plural(row.wanted, 'pod')} find a node"
 
 
+def describe_reason(row: Remaining) -> str:
+    """Say why, "" where too many pods wait for a look at it."""
+    return f": {row.reason}" if row.reason is not None else ""
+
+
 def _lost_zones(ground: Ground, whole: Collection[Reference]) -> Iterator[Finding]:
     """Yield the workloads that do not come back whole once the nodes of some zone are gone, by their worst zone."""
     worst: dict[Reference, tuple[int, str, Remaining]] = {}
-    for lost in find_resilience(ground.deployed, [ZONE], [Phase.GONE], whole.__contains__):
-        for row in lost.rows:
-            if row.verdict is not Verdict.NO:
-                continue
-            known = worst.get(row.workload)
-            if known is None or row.possible < known[0]:
-                worst[row.workload] = row.possible, lost.value, row
+    for zone, nodes in choose_domains(ZONE, ground.deployed).items():
+        for workload, row in find_not_whole(lose(ground.deployed, nodes, Phase.GONE), whole).items():
+            if row.verdict is Verdict.NO and row.possible < worst.get(workload, (row.wanted,))[0]:
+                worst[workload] = row.possible, zone, row
     for workload, (_, zone, row) in worst.items():
         yield Finding(
             rule=Rule.NOT_WITHOUT_A_ZONE,
             severity=Severity.WARNING,
             manifest=ground.by_workload[workload],
             path=_REPLICAS,
-            message=f"without zone {zone} {describe_most(row)}: {row.reason}",
+            message=f"without zone {zone} {describe_most(row)}{describe_reason(row)}",
         )

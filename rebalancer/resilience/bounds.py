@@ -25,7 +25,7 @@ from rebalancer.resilience.sizes import SIZES, Sizes
 from rebalancer.resilience.takers import Takers
 from rebalancer.scheduling.preemption import has_lower_pods
 
-__all__ = ["Bounds", "DependsOnPods", "PreemptionDecides", "find_bounds", "find_guarantees"]
+__all__ = ["Bounds", "DependsOnPods", "PreemptionDecides", "find_bounds", "find_guarantees", "find_most"]
 
 _LIMITS: Final = SearchLimits()
 
@@ -61,6 +61,18 @@ def find_guarantees(loss: Loss, only: Collection[int] | None = None) -> Sequence
         return [found.guaranteed for found in find_bounds(loss)]
     chosen = range(len(loss.services)) if only is None else only
     return [found.guaranteed for found in _bound_all(competition, _LIMITS.solve_work, SIZES, only=chosen)]
+
+
+def find_most(loss: Loss) -> Sequence[int]:
+    """Return the most pods of each service by sums alone: what `find_bounds` says is possible, or more."""
+    competition = Competition(loss)
+    if not competition.active or _may_preempt(competition):
+        return [service.bound + service.pending for service in competition.services]
+    takers = Takers(competition, SIZES)
+    return [
+        service.bound + (takers.most[number].total if service.pending else 0)
+        for number, service in enumerate(competition.services)
+    ]
 
 
 def find_bounds(

@@ -4,7 +4,7 @@ One order is played, as kube-scheduler most likely would; where all pods of a se
 order leaves one without.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from msgspec import structs
@@ -95,6 +95,11 @@ class Reasons:
         self._stuck: dict[Reference | None, Pod] = {
             service.workload: pod for service, pod in waiting if pod.uid in stuck
         }
+
+    @property
+    def stuck(self) -> Collection[Reference] | None:
+        """The workloads of which a pod finds no node in the order that is played, None where none is."""
+        return {workload for workload in self._stuck if workload is not None} if self._is_played else None
 
     def find(self, workload: Reference) -> Fact:
         """Return why not all pods of a workload come back for certain."""

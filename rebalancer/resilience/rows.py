@@ -10,7 +10,7 @@ from msgspec import Struct
 from rebalancer.model.facts import Fact
 from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import Reference
-from rebalancer.resilience.bounds import Bounds, find_bounds
+from rebalancer.resilience.bounds import Bounds, find_bounds, find_most
 from rebalancer.resilience.loss import Loss, Service, lose
 from rebalancer.resilience.reason import Reasons
 from rebalancer.resilience.sizes import SIZES, Sizes
@@ -107,6 +107,19 @@ def find_remaining(
             row = _join(workload, parts, reasons.find(workload))
         if row.verdict is not Verdict.YES or any(service.lost for service, _ in parts):
             yield row
+
+
+def find_short(loss: Loss, includes: Callable[[Reference], bool]) -> Iterator[Remaining]:
+    """Yield the included workloads that no order makes whole, by sums alone: of thousands, in little time.
+
+    Nothing is said of what is certain, nor of a reason.
+    """
+    found = defaultdict[Reference, list[tuple[Service, Bounds]]](list)
+    for service, most in zip(loss.services, find_most(loss), strict=True):
+        if service.workload is not None and includes(service.workload):
+            found[service.workload].append((service, Bounds(0, most)))
+    rows = (_join(workload, parts) for workload, parts in found.items())
+    return (row for row in rows if row.verdict is Verdict.NO)
 
 
 def _join(workload: Reference, parts: Sequence[tuple[Service, Bounds]], reason: Fact | None = None) -> Remaining:
