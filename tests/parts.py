@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.cluster.installed import find_obstacle
-from tests.control_plane.build import HELM, PINT, PROGRAMS, MissingPart, Program, found
+from tests.control_plane.build import ACTIONLINT, HELM, PINT, PROGRAMS, MissingPart, Program, found
 from tests.monitoring.programs import NAMES, packaged
 from tools.image.build import missing_programs
 
@@ -99,6 +99,13 @@ PARTS: Final = (
         remedy=BUILD,
     ),
     Part(name="pint", lanes=(UNIT,), here=_built(PINT), without="pint over the alert rules", remedy=BUILD),
+    Part(
+        name="actionlint",
+        lanes=(UNIT,),
+        here=_built(ACTIONLINT),
+        without="actionlint over the workflows and the action, SARIF against its schema",
+        remedy=BUILD,
+    ),
     Part(
         name="promtool",
         lanes=(UNIT,),

@@ -78,6 +78,11 @@ MONITORING: Final = (KUBE_STATE_METRICS, PINT)
 HELM: Final = Program(name="helm", folder="helm", package="helm.sh/helm/v4/cmd/helm")
 """Renders and installs the chart. Stored in a folder of its own, too."""
 
+ACTIONLINT: Final = Program(
+    name="actionlint", folder="actionlint", package="github.com/rhysd/actionlint/cmd/actionlint"
+)
+"""Checks the workflows and the action of this repository. In a folder of its own."""
+
 DESCHEDULER: Final = Program(
     name="descheduler", folder="descheduler", package="sigs.k8s.io/descheduler/cmd/descheduler"
 )
@@ -206,22 +211,25 @@ def monitoring_definitions() -> list[Path]:
     return _definitions("prometheus-operator", module, ("example/prometheus-operator-crd",), folder)
 
 
+def sarif_schema() -> str:
+    """Return the JSON Schema of SARIF 2.1.0, which a Go library has in its source; stored in the cache folder once."""
+    module, folder = "github.com/owenrumney/go-sarif/v3", "sarif"
+    stored = cache_root() / f"{folder}-{required_version(folder, module)}" / "sarif-2.1.0.json"
+    if not stored.exists():
+        source = _download(folder, module, "the schema of SARIF") / "pkg/report/v210/sarif/schema.go"
+        text = source.read_text(encoding="utf-8").split("`")[1]
+        stored.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = stored.with_name(f".{stored.name}.{os.getpid()}")
+        unfinished.write_text(text, encoding="utf-8")
+        unfinished.replace(stored)
+    return stored.read_text(encoding="utf-8")
+
+
 def _definitions(folder: str, module: str, sources: Iterable[str], cache: Path) -> list[Path]:
     """Return the YAML files in some folders of a Go module, copied into a cache folder once."""
     stored = cache / "crds"
     if not stored.exists():
-        command = ["go", "mod", "download", "-json", module]
-        try:
-            answer = subprocess.run(
-                command, cwd=MODULES / folder, env=_environment(), capture_output=True, text=True, check=False
-            )
-        except FileNotFoundError:
-            message = f"no Go here to download the CustomResourceDefinitions of {module}"
-            raise MissingPart(message) from None
-        if answer.returncode != 0:
-            message = f"the CustomResourceDefinitions of {module}: {_last_line(answer.stderr)}"
-            raise MissingPart(message)
-        downloaded = Path(json.loads(answer.stdout)["Dir"])
+        downloaded = _download(folder, module, f"the CustomResourceDefinitions of {module}")
         unfinished = stored.with_name(f".crds.{os.getpid()}")
         unfinished.mkdir(parents=True)
         for source in sources:
@@ -229,6 +237,22 @@ def _definitions(folder: str, module: str, sources: Iterable[str], cache: Path) 
                 (unfinished / file.name).write_bytes(file.read_bytes())
         unfinished.replace(stored)
     return sorted(stored.glob("*.yaml"))
+
+
+def _download(folder: str, module: str, what: str) -> Path:
+    """Return the folder with the source of a Go module, as go.mod and go.sum of a folder here name it."""
+    command = ["go", "mod", "download", "-json", module]
+    try:
+        answer = subprocess.run(
+            command, cwd=MODULES / folder, env=_environment(), capture_output=True, text=True, check=False
+        )
+    except FileNotFoundError:
+        message = f"no Go here to download {what}"
+        raise MissingPart(message) from None
+    if answer.returncode != 0:
+        message = f"{what}: {_last_line(answer.stderr)}"
+        raise MissingPart(message)
+    return Path(json.loads(answer.stdout)["Dir"])
 
 
 def _find(program: Program) -> Path | None:
@@ -304,11 +328,12 @@ def _say(line: str) -> None:
 
 def main() -> int:
     """Find or build everything and say where it is."""
-    everything = (*PROGRAMS, *MONITORING, HELM)
+    everything = (*PROGRAMS, *MONITORING, HELM, ACTIONLINT)
     try:
         before = {program.name: path for program in everything if (path := _find(program))}
         paths = programs(everything)
         monitoring_definitions()
+        sarif_schema()
     except (MissingPart, UnknownReleaseError) as error:
         _say(str(error))
         return 1
