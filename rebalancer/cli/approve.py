@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     if args.hash not in {None, plan.plan_hash}:
         raise CliError(f"plan {args.hash} does not wait for approval; the plan that waits is {plan.plan_hash}")
     approval = None if args.step else _whole_approval(args, plan, status, now)
-    say(_describe(plan, status, now))
+    say(_describe(plan, status, now, by_step=args.step))
     if approval is not None:
         say(_describe_whole(approval, status))
     if not is_confirmed(args, f"Approve plan {plan.plan_hash}?"):
@@ -186,7 +186,7 @@ def _describe_whole(approval: WholeApproval, status: StatusDocument) -> Iterator
         )
 
 
-def _describe(plan: PlanDocument, status: StatusDocument, now: datetime) -> Iterator[str]:
+def _describe(plan: PlanDocument, status: StatusDocument, now: datetime, *, by_step: bool) -> Iterator[str]:
     """Yield what the plan evicts, until when it can be approved, and what keeps it from being carried out."""
     expires = f", can be approved until {plan.expires_at:%Y-%m-%d %H:%M:%SZ}" if plan.expires_at is not None else ""
     yield f"Plan {plan.plan_hash}: {plural(len(plan.evictions), 'eviction')}{expires}."
@@ -194,9 +194,10 @@ def _describe(plan: PlanDocument, status: StatusDocument, now: datetime) -> Iter
         where = f"{eviction.node} -> {domains_text(shorten(eviction.predicted.domains))}"
         yield f"  {eviction.namespace}/{eviction.pod}  {where}  {eviction.reason}"
     changed = list(changed_loss_lines(plan.resilience))
-    yield from (
-        ["Once all that is decided of its repairs is done:", *(f"  {line}" for line in changed)] if changed else []
-    )
+    if changed:
+        between = ", not after this step alone: in between less may be guaranteed than now" if by_step else ""
+        yield f"Once all that is decided of its repairs is done{between}:"
+        yield from (f"  {line}" for line in changed)
     if status.paused is not None:
         yield f"Nothing of it is evicted before the pause ends: {describe_controller(status, now)}."
     elif status.lease is not None and not status.lease.holder and not status.lease.error:

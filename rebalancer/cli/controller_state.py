@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 import msgspec
 from msgspec import structs
 
-from rebalancer.adapters.kubernetes.configmaps import StatusMap, read_config_map
+from rebalancer.adapters.kubernetes.configmaps import STATUS, StatusMap, find_namespaces, read_config_map
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.transport import LIKE_CLOCKS, ClusterError, RequestRefused, Transport
 from rebalancer.cli.acting import Acting
@@ -20,7 +20,7 @@ from rebalancer.documents.phrases import NO_CONTROLLER
 from rebalancer.documents.status import LeaseStatus, PolicyStatus, StatusDocument
 from rebalancer.locations import ConfigMapPolicy, parse_policy_location
 from rebalancer.model.moves import NO_MEMORY
-from rebalancer.model.words import format_rest
+from rebalancer.model.words import format_rest, name_list
 from rebalancer.policy import Mode, Policy, PolicyError, default_policy, is_team_policy, load_policy
 from rebalancer.policy.team_maps import POLICY_KEY, POLICY_MAP, VALID_POLICY_MAP
 from rebalancer.ports import MEMORY_KEY, STATUS_KEY, LeaseRecord, LeaseUnavailable
@@ -130,22 +130,26 @@ def read_acting(transport: Transport, namespace: str, mode: Mode) -> Acting:
     def lease() -> LeaseStatus:
         return read_lease(transport, namespace)
 
+    @cache
+    def elsewhere() -> str:
+        return _find_elsewhere(transport, namespace)
+
     def describe() -> str:
         if unread:
             by_mode = f"{describe_mode(mode)}; {unread}"
             return by_mode if lease().holder else describe_no_leader(lease(), unread, transport.now())
         if status is None or status.last_cycle is None:
-            return (
-                f"no controller has run in namespace {namespace}, and nothing is known of another one "
-                "(--controller-namespace says where it runs)"
-            )
+            nowhere = f"no controller has run in namespace {namespace}"
+            if elsewhere():
+                return f"{nowhere}; {elsewhere()}: --controller-namespace says which one is meant"
+            return f"{nowhere}, and nothing is known of another one (--controller-namespace says where it runs)"
         known = structs.replace(status, lease=lease())
         return describe_controller(known, leaders_time(known, transport.now()))
 
     if unread:
         return Acting(describe, find_idle=lambda: find_idle(mode, lease(), knows_approvals=False))
     if status is None:
-        return Acting(describe, find_idle=lambda: NO_CONTROLLER)
+        return Acting(describe, find_idle=lambda: "it is another controller's" if elsewhere() else NO_CONTROLLER)
     own = Mode(status.mode)
     known = status
     return Acting(
@@ -155,6 +159,15 @@ def read_acting(transport: Transport, namespace: str, mode: Mode) -> Acting:
         find_idle=lambda: find_idle(own, lease()),
         is_led=lambda: runs(structs.replace(known, lease=lease())),
     )
+
+
+def _find_elsewhere(transport: Transport, namespace: str) -> str:
+    """Say in which other namespaces a controller has written its status, "" where none is known."""
+    try:
+        others = [other for other in find_namespaces(transport, STATUS) if other != namespace]
+    except (ClusterError, msgspec.DecodeError):
+        return ""
+    return f"ConfigMap {STATUS} is in {name_list(others)}" if others else ""
 
 
 class MapPolicy(NamedTuple):

@@ -14,6 +14,7 @@ import msgspec
 
 from rebalancer.adapters.kubernetes.configmaps import STATUS, read_config_map
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport, connect
+from rebalancer.cli.elsewhere import list_elsewhere
 from rebalancer.cli.errors import CliError, Exit, UsageError, warn
 from rebalancer.cli.options import FORMATS, add_color_argument
 from rebalancer.cli.parsing import Parser
@@ -133,7 +134,8 @@ def _read(transport: Transport, namespace: str, names: Iterable[str], key: str) 
     if not any(maps):
         raise CliError(
             f"namespace {namespace} has no ConfigMap of a history; choose the controller's namespace with "
-            "--controller-namespace, or apply deploy/ again, which has them"
+            "--controller-namespace, or apply deploy/ again, which has them",
+            *list_elsewhere(transport, STATUS, namespace, ("rebalancer", "history")),
         )
     return [config_map.data.get(key, "") for config_map in maps if config_map is not None]
 

@@ -71,6 +71,7 @@ def test_the_evictions_of_the_plan_that_waits_are_approved(
     out = capsys.readouterr().out
     assert out.startswith(f"Plan {plan['planHash']}: {len(plan['evictions'])} eviction")
     assert f"\nApproved plan {plan['planHash']}. " in out
+    assert "is done, not after this step alone: in between less may be guaranteed than now:\n" in out
     for eviction in plan["evictions"]:
         where = eviction["predicted"]["domains"]["topology.kubernetes.io/zone"][0]
         assert f"  {eviction['namespace']}/{eviction['pod']}  {eviction['node']} -> zone {where}" in out

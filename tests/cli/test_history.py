@@ -117,8 +117,12 @@ def test_mistakes(capsys: pytest.CaptureFixture[str], words: list[str], message:
 
 def test_where_nothing_can_be_read(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
     """Another namespace, and a missing right."""
+    listed = {"items": [{"metadata": {"namespace": "rebalancer-system", "name": "rebalancer-status"}}]}
+    server.answers["GET", "/api/v1/configmaps"] = 200, listed
     assert entry.main(["history", "--controller-namespace", "other"]) == Exit.ERROR
-    assert "namespace other has no ConfigMap of a history" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "namespace other has no ConfigMap of a history" in said
+    assert "rebalancer history --controller-namespace rebalancer-system" in said
     server.answers["GET", f"{MAPS}rebalancer-history-0"] = 403, "forbidden"
     assert entry.main(["history"]) == Exit.ERROR
     assert "the ClusterRole rebalancer-view has the right" in capsys.readouterr().err

@@ -262,6 +262,22 @@ def test_a_live_plan_begins_with_what_the_controller_does(
     assert re.sub(r" \(?\d+d ago\)?", "", out.splitlines()[0]) == f"Plan (dry run; {line})"
 
 
+@pytest.mark.caught("plan denied the controller that ran in another namespace than the one that was named")
+def test_a_live_plan_in_the_wrong_namespace_names_the_right_one(
+    server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It does not say that none runs: it has not asked there."""
+    listed = {"items": [{"metadata": {"namespace": "rebalancer-system", "name": "rebalancer-status"}}]}
+    server.answers["GET", "/api/v1/configmaps"] = 200, listed
+    code, out, _ = run(capsys, "plan", "--controller-namespace", "default")
+    assert code == Exit.FINE
+    assert out.splitlines()[0] == (
+        "Plan (dry run; no controller has run in namespace default; ConfigMap rebalancer-status is in "
+        "rebalancer-system: --controller-namespace says which one is meant)"
+    )
+    assert "no controller runs" not in out
+
+
 UNREAD = (
     "whether a controller runs is not known: not allowed to get Lease rebalancer-system/rebalancer; the ClusterRole "
 )
