@@ -3,7 +3,7 @@
 import time
 from collections.abc import Mapping
 from datetime import datetime, timedelta
-from functools import cache
+from functools import cache, partial
 from typing import Final, NamedTuple
 
 import msgspec
@@ -130,19 +130,14 @@ def read_acting(transport: Transport, namespace: str, mode: Mode) -> Acting:
     def lease() -> LeaseStatus:
         return read_lease(transport, namespace)
 
-    @cache
-    def elsewhere() -> str:
-        return _find_elsewhere(transport, namespace)
+    elsewhere = cache(partial(_find_elsewhere, transport, namespace))
 
     def describe() -> str:
         if unread:
             by_mode = f"{describe_mode(mode)}; {unread}"
             return by_mode if lease().holder else describe_no_leader(lease(), unread, transport.now())
         if status is None or status.last_cycle is None:
-            nowhere = f"no controller has run in namespace {namespace}"
-            if elsewhere():
-                return f"{nowhere}; {elsewhere()}: --controller-namespace says which one is meant"
-            return f"{nowhere}, and nothing is known of another one (--controller-namespace says where it runs)"
+            return _describe_absent(namespace, elsewhere())
         known = structs.replace(status, lease=lease())
         return describe_controller(known, leaders_time(known, transport.now()))
 
@@ -168,6 +163,13 @@ def _find_elsewhere(transport: Transport, namespace: str) -> str:
     except (ClusterError, msgspec.DecodeError):
         return ""
     return f"ConfigMap {STATUS} is in {name_list(others)}" if others else ""
+
+
+def _describe_absent(namespace: str, elsewhere: str) -> str:
+    nowhere = f"no controller has run in namespace {namespace}"
+    if elsewhere:
+        return f"{nowhere}; {elsewhere}: --controller-namespace says which one is meant"
+    return f"{nowhere}, and nothing is known of another one (--controller-namespace says where it runs)"
 
 
 class MapPolicy(NamedTuple):
