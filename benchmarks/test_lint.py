@@ -57,7 +57,7 @@ def written() -> str:
 
 def lint_all(manifests: str, snapshot: Snapshot | None) -> int:
     """Read the manifests and lint them, from nothing; return the number of findings."""
-    read = Manifests(tuple(read_manifests(manifests, "all.yaml")))
+    read = Manifests.of(read_manifests(manifests, "all.yaml"))
     return len(lint(read, Ground(replace(snapshot), read) if snapshot is not None else None))
 
 

@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
     files = list(_find_files(args.files))
     read = [one for file in files for one in _read(file)]
     _warn_of_unknown_rules(read)
-    manifests = Manifests(tuple(read))
+    manifests = Manifests.of(read)
     ground = _read_cluster(args, manifests)
     if not read and not (args.drain and not args.files):
         raise CliError(f"no Kubernetes object in {', '.join(map(source_name, args.files))}")

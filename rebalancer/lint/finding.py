@@ -100,6 +100,10 @@ class Rule(StrEnum):
             "kube-scheduler chooses, a warning where it is not certain that all do."
         ),
     )
+    NO_PLACEMENT_AT_MOST = (
+        "no-placement-at-most",
+        "An autoscaler may choose more replicas than find a node of the cluster as it is.",
+    )
     NOT_WITHOUT_A_ZONE = (
         "not-without-a-zone",
         "Once the nodes of a zone are gone, not every pod finds another one, whatever kube-scheduler chooses.",

@@ -47,7 +47,28 @@ class Ground:
     @cached_property
     def deployed(self) -> View:
         """The cluster in which all manifests are deployed, and their new pods wait for a node."""
-        return View(self._deploy(), self.profile)
+        return View(self._deploy({}), self.profile)
+
+    @cached_property
+    def scaled(self) -> View | None:
+        """The same with as many pods as autoscalers choose at most; None where none chooses more than is deployed."""
+        more = {
+            workload: number
+            for workload, manifest in self.by_workload.items()
+            if (number := self.most(workload)) is not None and number > manifest.replicas
+        }
+        return View(self._deploy(more), self.profile) if more else None
+
+    def most(self, workload: Reference) -> int | None:
+        """Return the most replicas that an autoscaler chooses, of a manifest or of the cluster; None without one."""
+        name = workload.kind, workload.name
+        written = self.manifests.most.get((workload.namespace, *name)) or self.manifests.most.get(("", *name))
+        there = (
+            one.max_replicas
+            for one in self.snapshot.autoscalers
+            if (one.namespace, one.target_kind, one.target_name) == (workload.namespace, *name)
+        )
+        return written or next(there, None)
 
     @cached_property
     def empty(self) -> View:
@@ -94,7 +115,7 @@ class Ground:
                 found[one.owner.uid].append(one)
         return found
 
-    def _deploy(self) -> Snapshot:
+    def _deploy(self, replicas: Mapping[Reference, int]) -> Snapshot:
         snapshot, manifests = self.snapshot, self.by_workload
         made: list[Workload] = []
         samples: list[Pod] = []
@@ -102,7 +123,8 @@ class Ground:
         for workload, manifest in manifests.items():
             known = self._there.get(workload)
             assert manifest.workload is not None
-            owners = list(self._owners(manifest, manifest.workload))
+            number = replicas.get(workload, manifest.replicas)
+            owners = list(self._owners(manifest, structs.replace(manifest.workload, replicas=number)))
             made += owners
             if known is not None:
                 gone |= {known.uid, *(one.uid for one in self._below.get(known.uid, ()))}

@@ -1,11 +1,13 @@
 """A manifest: one document of a file, what the model knows of it, and on which line each field stands."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Self
 
-from rebalancer.model.cluster import DisruptionBudget
+from msgspec import structs
+
+from rebalancer.model.cluster import Autoscaler, DisruptionBudget
 from rebalancer.model.workloads import Workload
 
 Path = tuple[str | int, ...]
@@ -20,8 +22,8 @@ class Manifest:
 
     `value` is it as written, `find_line` returns the line of a field, or of the nearest one around it that is written.
     `ignores` are the names of rules that comments in it turn off. `template` is the path of its pod template.
-    `workload` and `budget` are what it is, as the model has it, None of other kinds; `problem` says why a document, or
-    an object of such a kind, cannot be read.
+    `workload`, `budget` and `autoscaler` are what it is, as the model has it, None of other kinds; `problem` says why a
+    document, or an object of such a kind, cannot be read.
     """
 
     file: str
@@ -35,6 +37,7 @@ class Manifest:
     template: Path | None = None
     workload: Workload | None = None
     budget: DisruptionBudget | None = None
+    autoscaler: Autoscaler | None = None
     problem: str = ""
 
     @property
@@ -67,6 +70,19 @@ class Manifests:
 
     every: tuple[Manifest, ...]
 
+    @classmethod
+    def of(cls, read: Iterable[Manifest]) -> Self:
+        """Return manifests; a workload that leaves its number to an autoscaler has the least that this allows."""
+        every = tuple(read)
+        scaled = {_target(one.autoscaler, one.namespace): one.autoscaler for one in every if one.autoscaler is not None}
+        return cls(tuple(_with_least(one, scaled.get((one.namespace, one.kind, one.name))) for one in every))
+
+    @cached_property
+    def most(self) -> Mapping[tuple[str, str, str], int]:
+        """The largest number of replicas that an autoscaler chooses, by namespace, kind and name of its target."""
+        scalers = ((one.autoscaler, one.namespace) for one in self.every if one.autoscaler is not None)
+        return {_target(one, namespace): one.max_replicas for one, namespace in scalers if one.max_replicas is not None}
+
     @cached_property
     def workloads(self) -> tuple[Manifest, ...]:
         """Those with a pod template."""
@@ -79,3 +95,13 @@ class Manifests:
         for one in self.workloads:
             found.setdefault(one.namespace, []).append(one)
         return {name: tuple(those) for name, those in found.items()}
+
+
+def _target(autoscaler: Autoscaler, namespace: str) -> tuple[str, str, str]:
+    return namespace, autoscaler.target_kind, autoscaler.target_name
+
+
+def _with_least(manifest: Manifest, autoscaler: Autoscaler | None) -> Manifest:
+    if autoscaler is None or manifest.workload is None or manifest.find(("spec", "replicas")) is not None:
+        return manifest
+    return replace(manifest, workload=structs.replace(manifest.workload, replicas=autoscaler.min_replicas))

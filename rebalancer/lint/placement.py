@@ -27,7 +27,25 @@ def check_placement(ground: Ground, known: Collection[Manifest]) -> Iterator[Fin
     for workload, row in found.items():
         if ground.by_workload[workload] not in known:
             yield _unplaced(ground.by_workload[workload], row)
-    yield from _lost_zones(ground, ground.by_workload.keys() - found.keys())
+    whole = ground.by_workload.keys() - found.keys()
+    yield from _scaled(ground, whole)
+    yield from _lost_zones(ground, whole)
+
+
+def _scaled(ground: Ground, whole: Collection[Reference]) -> Iterator[Finding]:
+    """Yield the workloads of which not every pod finds a node when their autoscalers choose the most."""
+    if ground.scaled is None:
+        return
+    for workload, row in find_not_whole(lose(ground.scaled, frozenset(), Phase.GONE), whole).items():
+        if row.verdict is Verdict.NO and row.wanted > ground.by_workload[workload].replicas:
+            yield Finding(
+                rule=Rule.NO_PLACEMENT_AT_MOST,
+                severity=Severity.WARNING,
+                manifest=ground.by_workload[workload],
+                path=_REPLICAS,
+                message=f"scaled to the {row.wanted} replicas of its autoscaler, {describe_most(row)}"
+                f"{describe_reason(row)}",
+            )
 
 
 def find_not_whole(loss: Loss, included: Collection[Reference]) -> Mapping[Reference, Remaining]:

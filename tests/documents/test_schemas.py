@@ -77,7 +77,7 @@ def skewed() -> Snapshot:
 def find_mistakes(snapshot: Snapshot) -> Sequence[Finding]:
     """Return findings, none beside an empty snapshot: nothing is of it."""
     mistakes = ROOT / "docs" / "examples" / "mistakes.yaml"
-    return lint(Manifests(tuple(read_manifests(mistakes.read_text(), "mistakes.yaml")))) if snapshot.pods else ()
+    return lint(Manifests.of(read_manifests(mistakes.read_text(), "mistakes.yaml"))) if snapshot.pods else ()
 
 
 def empty() -> Snapshot:

@@ -73,7 +73,7 @@ def text(*objects: Mapping[str, Any]) -> str:
 
 
 def manifests(written: str, file: str = "web.yaml") -> Manifests:
-    return Manifests(tuple(read_manifests(written, file)))
+    return Manifests.of(read_manifests(written, file))
 
 
 def findings(*objects: Mapping[str, Any]) -> Sequence[Finding]:

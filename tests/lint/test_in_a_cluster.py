@@ -130,6 +130,43 @@ def test_a_rollout_whose_first_pod_finds_no_room() -> None:
     assert said(findings(full, deployment(containers=cpu("10"), strategy=freeing)), Rule.ROLLOUT_WEDGES) == []
 
 
+def autoscaler(least: int, most: int) -> dict[str, Any]:
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"scaleTargetRef": target, "minReplicas": least, "maxReplicas": most},
+    }
+
+
+@pytest.mark.parametrize(
+    ("least", "most", "expected"),
+    [
+        (2, 6, []),
+        (
+            2,
+            7,
+            [
+                (
+                    "warning",
+                    (
+                        "scaled to the 7 replicas of its autoscaler, at most 6 of 7 pods find a node: of 3 nodes 3 "
+                        "have not enough cpu"
+                    ),
+                )
+            ],
+        ),
+        (7, 9, [("error", "at most 6 of 7 pods find a node: of 3 nodes 3 have not enough cpu")]),
+    ],
+)
+def test_as_many_pods_as_an_autoscaler_chooses(least: int, most: int, expected: list[tuple[str, str]]) -> None:
+    """In the manifests; a Deployment that leaves its number to it has the least."""
+    made = deployment(None, containers=cpu("7"))
+    found = findings(nodes().snapshot(), made, autoscaler(least, most))
+    assert said(found, Rule.NO_PLACEMENT, Rule.NO_PLACEMENT_AT_MOST) == expected
+
+
 DRAIN = (Rule.DRAIN_NEVER_ENDS, Rule.DRAIN_LEAVES_FEWER)
 
 

@@ -14,11 +14,11 @@ import yaml
 from rebalancer.decoding import wire
 from rebalancer.decoding.errors import MalformedObject
 from rebalancer.decoding.interning import Interner
-from rebalancer.decoding.kinds import KIND_NAMED
+from rebalancer.decoding.kinds import KIND_NAMED, KINDS, OPTIONAL_KINDS
 from rebalancer.decoding.lists import decode
 from rebalancer.decoding.workloads import decode_deployment
 from rebalancer.lint.manifest import ROOT, Manifest, Path
-from rebalancer.model.cluster import DisruptionBudget
+from rebalancer.model.cluster import Autoscaler, DisruptionBudget
 from rebalancer.model.snapshot import Fault
 from rebalancer.model.workloads import BUILT_IN, Workload
 
@@ -39,6 +39,15 @@ _TEMPLATES: Final[Mapping[str, Path]] = {
 
 _ONE_EACH: Final = frozenset({"DaemonSet"})
 """Kinds that have a pod for each node: no number of replicas, and no choice of the scheduler."""
+
+
+_Read = Workload | DisruptionBudget | Autoscaler
+_OTHERS: Final = {
+    kind.name: kind
+    for kind in (*KINDS, *OPTIONAL_KINDS)
+    if kind.name in {"PodDisruptionBudget", "HorizontalPodAutoscaler"}
+}
+"""Kinds without pods that matter here."""
 
 
 def read_manifests(text: str, file: str) -> Iterator[Manifest]:
@@ -113,17 +122,9 @@ class _Reader:
         names = metadata if isinstance(metadata, dict) else {}
         template = _TEMPLATES.get(kind, _TEMPLATE)
         template_at = template if _has_pods(value, template) else None
-        workload: Workload | None = None
-        budget: DisruptionBudget | None = None
-        problem = ""
-        if kind == "PodDisruptionBudget" or template_at is not None:
+        read: _Read | str | None = None
+        if kind in _OTHERS or template_at is not None:
             read = self._decode(value, kind, template_at)
-            if isinstance(read, Workload):
-                workload = read
-            elif isinstance(read, DisruptionBudget):
-                budget = read
-            else:
-                problem = read
         return Manifest(
             file=self._file,
             kind=kind,
@@ -133,19 +134,19 @@ class _Reader:
             find_line=lambda path: _find_line(root, (*prefix, *path)),
             prefix=prefix,
             ignores=ignores,
-            template=template_at if workload is not None else None,
-            workload=workload,
-            budget=budget,
-            problem=problem,
+            template=template_at if isinstance(read, Workload) else None,
+            workload=read if isinstance(read, Workload) else None,
+            budget=read if isinstance(read, DisruptionBudget) else None,
+            autoscaler=read if isinstance(read, Autoscaler) else None,
+            problem=read if isinstance(read, str) else "",
         )
 
-    def _decode(self, value: dict[str, Any], kind: str, template: Path | None) -> Workload | DisruptionBudget | str:
+    def _decode(self, value: dict[str, Any], kind: str, template: Path | None) -> _Read | str:
         """Return what the model has of an object, or why it cannot be read."""
-        known = KIND_NAMED.get(kind)
         group = str(value.get("apiVersion") or "").rpartition("/")[0]
         if template is None or (kind in BUILT_IN and group in {"", BUILT_IN[kind]}):
-            assert known is not None
-            read = decode(known, msgspec.json.encode(_named(value)), self._intern)
+            known = _OTHERS.get(kind) or KIND_NAMED[kind]
+            read: _Read | Fault = decode(known, msgspec.json.encode(_named(value)), self._intern)
             return read.message if isinstance(read, Fault) else read
         try:
             owner = msgspec.convert(_as_owner(value, kind, template), type=wire.Owner)
