@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from rebalancer.lint.finding import Finding, Operation, Rule, Severity, set_field
 from rebalancer.lint.manifest import Manifest, Manifests, Path
+from rebalancer.lint.refusals import check_refusals
 from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.words import plural
 
@@ -15,7 +16,7 @@ def check_budgets(manifests: Manifests) -> Iterator[Finding]:
     first_of: dict[int, Manifest] = {}
     for manifest in manifests.every:
         budget = manifest.budget
-        if budget is None:
+        if budget is None or any(check_refusals(manifest)):
             continue
         selected = [one for one in manifests.workloads_in.get(manifest.namespace, ()) if _selects(budget, one)]
         if found := _allowing_nothing(manifest, budget, selected):
@@ -31,7 +32,7 @@ def _selects(budget: DisruptionBudget, workload: Manifest) -> bool:
 
 
 def _allowing_nothing(manifest: Manifest, budget: DisruptionBudget, selected: Sequence[Manifest]) -> Finding | None:
-    expected = sum(one.replicas for one in selected)
+    expected = sum(max(0, one.replicas) for one in selected)
     forbids = budget.max_unavailable in {0, "0%"} or budget.min_available == "100%"
     if not expected and not forbids:
         return None

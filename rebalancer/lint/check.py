@@ -13,10 +13,15 @@ from rebalancer.lint.ground import Ground
 from rebalancer.lint.keys import check_keys
 from rebalancer.lint.manifest import ROOT, Manifest, Manifests
 from rebalancer.lint.placement import check_placement
+from rebalancer.lint.refusals import check_refusals
 from rebalancer.lint.rollouts import check_rollouts
 from rebalancer.lint.selectors import check_selectors
 
-_ALWAYS: Final[Sequence[Callable[[Manifest], Iterator[Finding]]]] = (check_selectors, check_constraints)
+_ALWAYS: Final[Sequence[Callable[[Manifest], Iterator[Finding]]]] = (
+    check_refusals,
+    check_selectors,
+    check_constraints,
+)
 """What follows from one manifest alone."""
 
 _WITHOUT_A_CLUSTER: Final[Sequence[Callable[[Manifest], Iterator[Finding]]]] = (

@@ -7,6 +7,7 @@ from typing import Final
 from rebalancer.assessment.controllers import find_reference
 from rebalancer.lint.finding import Finding, Rule, Severity
 from rebalancer.lint.ground import Ground, reference_of
+from rebalancer.lint.held_together import find_key_that_holds
 from rebalancer.lint.manifest import ROOT, Manifest
 from rebalancer.lint.placement import describe_most, describe_reason, find_not_whole
 from rebalancer.model.cluster import DisruptionBudget
@@ -16,6 +17,7 @@ from rebalancer.model.pods import Pod
 from rebalancer.model.words import name_list, plural
 from rebalancer.resilience.loss import NODE_OWNERS, lose
 from rebalancer.resilience.rows import Remaining, Verdict
+from rebalancer.scheduling.view import View
 
 _SEVERAL: Final = 2
 
@@ -31,12 +33,11 @@ def check_drain(ground: Ground, nodes: Sequence[str], source: str) -> Iterator[F
     rows = find_not_whole(lose(view, frozenset(nodes), Phase.SILENT, drained=True), there) if nodes else {}
     short = {workload: row for workload, row in rows.items() if row.verdict is Verdict.NO}
     for workload, pods in there.items():
-        budgets = view.snapshot.budget_selection.budgets_of(pods[0])
-        found = _find(pods, budgets, short.get(workload))
+        found = _find(pods, short.get(workload), nodes, view)
         if found is not None:
-            severity, message = found
+            rule, severity, message = found
             yield Finding(
-                rule=Rule.DRAIN_NEVER_ENDS if severity is Severity.ERROR else Rule.DRAIN_LEAVES_FEWER,
+                rule=rule,
                 severity=severity,
                 manifest=manifests.get(workload) or _stub(workload, source),
                 path=ROOT,
@@ -51,30 +52,67 @@ def _is_drained(pod: Pod) -> bool:
 
 
 def _find(
-    pods: Sequence[Pod], budgets: Sequence[DisruptionBudget], row: Remaining | None
-) -> tuple[Severity, str] | None:
+    pods: Sequence[Pod], row: Remaining | None, nodes: Sequence[str], view: View
+) -> tuple[Rule, Severity, str] | None:
     """Return what becomes of the pods of a workload on the nodes, None where all are evicted and come back."""
     number = plural(len(pods), "pod")
-    if kept := _find_kept(budgets, row):
-        return Severity.ERROR, f"{number} there: {kept}"
-    if pods[0].owner is None:
-        return Severity.WARNING, f"{number} there that nobody creates anew: kubectl drain refuses without --force"
-    return (Severity.WARNING, f"{number} there: {_without(row)}") if row is not None else None
-
-
-def _find_kept(budgets: Sequence[DisruptionBudget], row: Remaining | None) -> str:
-    """Return why some pod is never evicted, "" where each is."""
+    budgets = view.snapshot.budget_selection.budgets_of(pods[0])
     if len(budgets) >= _SEVERAL:
-        return f"the API server refuses the eviction of pods that two budgets select ({name_list(map(str, budgets))})"
+        names = name_list(map(str, budgets))
+        kept = f"the API server refuses the eviction of pods that two budgets select ({names})"
+        return Rule.DRAIN_NEVER_ENDS, Severity.ERROR, f"{number} there: {kept}"
     for budget in budgets:
-        desired = budget.desired_of(budget.expected)
-        if budget.expected and desired >= budget.expected:
-            kept = f"{desired} of {plural(budget.expected, 'pod')}"
-            return f"the budget {budget} keeps {kept}, and never allows an eviction"
-        # Right after the last eviction so many are healthy: all of them on other nodes.
-        if row is not None and budget.expected == row.wanted and desired > row.possible:
-            return f"the budget {budget} keeps {desired} of {plural(row.wanted, 'pod')} healthy, and {_without(row)}"
+        if kept := _find_kept(pods, budget, row, nodes, view):
+            return Rule.DRAIN_NEVER_ENDS, Severity.ERROR, f"{number} there: the budget {budget} {kept}"
+    if pods[0].owner is None:
+        alone = f"{number} there that nobody creates anew: kubectl drain refuses without --force"
+        return Rule.DRAIN_LEAVES_FEWER, Severity.WARNING, alone
+    for budget in budgets:
+        if kept := _find_kept_now(pods, budget, view):
+            return Rule.DRAIN_NEVER_ENDS, Severity.WARNING, f"{number} there: the budget {budget} {kept}"
+    return (Rule.DRAIN_LEAVES_FEWER, Severity.WARNING, f"{number} there: {_without(row)}") if row is not None else None
+
+
+def _find_kept(
+    pods: Sequence[Pod], budget: DisruptionBudget, row: Remaining | None, nodes: Sequence[str], view: View
+) -> str:
+    """Return why a budget never lets some pod go, "" where it lets each go."""
+    desired = budget.desired_of(budget.expected)
+    if not (budget.expected and desired and _is_heeded(budget, pods)):
+        return ""
+    # Beside pods that a rollout made above the number that the budget expects it may allow one.
+    if desired >= budget.expected and _count_healthy(budget, view) <= desired:
+        return f"keeps {desired} of {plural(budget.expected, 'pod')}, and never allows an eviction"
+    # Right after the last eviction so many are healthy: all of them on other nodes.
+    if row is not None and budget.expected == row.wanted and desired > row.possible:
+        return f"keeps {desired} of {plural(row.wanted, 'pod')} healthy, and {_without(row)}"
+    key = find_key_that_holds(pods[0], budget, nodes, view)
+    if key is not None:
+        return (
+            f"keeps {desired} of {plural(budget.expected, 'pod')} healthy, and required podAffinity over {key} keeps "
+            "new pods where these are until the last one is gone"
+        )
     return ""
+
+
+def _find_kept_now(pods: Sequence[Pod], budget: DisruptionBudget, view: View) -> str:
+    """Return why a budget lets no pod go as things are: others of it are not Ready."""
+    desired, healthy = budget.desired_of(budget.expected), _count_healthy(budget, view)
+    if not desired or healthy > desired or not _is_heeded(budget, pods):
+        return ""
+    return (
+        f"keeps {desired} of {plural(budget.expected, 'pod')} healthy, of which {healthy} "
+        f"{'is' if healthy == 1 else 'are'} now: it allows no eviction before another one is Ready"
+    )
+
+
+def _is_heeded(budget: DisruptionBudget, pods: Sequence[Pod]) -> bool:
+    """Return whether some of the pods is Ready, or the budget keeps unready ones, too."""
+    return not budget.always_allow or any(pod.ready for pod in pods)
+
+
+def _count_healthy(budget: DisruptionBudget, view: View) -> int:
+    return sum(pod.ready and not pod.terminating for pod in view.snapshot.budget_selection.pods_of(budget))
 
 
 def _without(row: Remaining) -> str:

@@ -34,6 +34,13 @@ class Rule(StrEnum):
         return member
 
     UNREADABLE = "unreadable", "An object of a known kind that the API server would refuse: a field has a wrong type."
+    REFUSED_VALUE = (
+        "refused-value",
+        (
+            "A number or a percentage is out of range, or two fields exclude each other: the API server refuses the "
+            "object."
+        ),
+    )
     SELECTOR_MISSES_TEMPLATE = (
         "selector-misses-template",
         "A workload's selector does not match the labels of its own template: the API server refuses it.",
@@ -112,7 +119,7 @@ class Rule(StrEnum):
         "drain-never-ends",
         (
             "A drain of the named nodes does not end: a budget never lets a pod go, or keeps more pods than find a "
-            "node elsewhere."
+            "node elsewhere. A warning where it lets none go as long as no other pod becomes Ready."
         ),
     )
     DRAIN_LEAVES_FEWER = (

@@ -68,7 +68,8 @@ def find_not_whole(loss: Loss, included: Collection[Reference]) -> Mapping[Refer
 
 def _unplaced(manifest: Manifest, row: Remaining) -> Finding:
     certain = row.verdict is Verdict.NO
-    least = f"{row.guaranteed} of {plural(row.wanted, 'pod')} are certain to find a node"
+    verb = "is" if row.wanted == 1 else "are"
+    least = f"{row.guaranteed} of {plural(row.wanted, 'pod')} {verb} certain to find a node"
     return Finding(
         rule=Rule.NO_PLACEMENT,
         severity=Severity.ERROR if certain else Severity.WARNING,

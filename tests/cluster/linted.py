@@ -6,10 +6,10 @@ The clusters lie side by side. Before each of these steps lint says what it will
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.transport import connect
@@ -30,29 +30,32 @@ SETTLED: Final = 2.0
 """Where nothing waits and every rollout is done nothing can move any more."""
 
 PATIENCE: Final = 300.0
-GRANTED: Final = 201
+
+ALONE, DEPLOYED, ROLLED_OUT, DRAINED, ZONE_LOST = "manifests alone", "deployment", "rollout", "drain", "loss of a zone"
+"""The steps before which lint is run; the first time without the cluster."""
 
 
 @dataclass(frozen=True)
 class Step:
     """One step of all clusters: `said` is what lint said of each before, the rest what came of it, by their names.
 
-    `short` are the workloads of which fewer pods run than wanted, `undone` the Deployments whose rollout is not at its
-    end, both with the reason, `before` the workloads that were short when the step began. `refused` are the objects
-    that the API server refused, with its answer. `objects` are the nodes, or the Deployment, that it is about.
+    `objects` are the Deployment, the node or the zone that it is about. `short` are the workloads of which fewer pods
+    are on nodes than wanted, `undone` those that have not all of them Ready and of their template, both with the
+    reason; `before` were short when the step began. `refused` are the objects that the API server refused, with its
+    answer. `held` are the workloads with pods on the node that is drained, `stayed` those of which a pod is still
+    there once every eviction that is left is refused, with the refusal.
     """
 
     name: str
     said: Mapping[str, Sequence[Finding]]
+    _: KW_ONLY
     objects: Mapping[str, Sequence[str]] = field(default_factory=dict)
     before: Mapping[str, Collection[str]] = field(default_factory=dict)
     short: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     undone: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     refused: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     held: Mapping[str, Collection[str]] = field(default_factory=dict)
-    """Workloads with pods on the node that is drained."""
     stayed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Those of which a pod is still there once every eviction that is left is refused, with the refusal."""
 
 
 class Linted:
@@ -80,9 +83,8 @@ class Linted:
         said = self.lint()
         in_parallel(self._make, self.clusters.values())
         self.wait_at_rest()
-        short, undone = self._find_short(), self._find_undone()
-        for name, findings in (("alone", alone), ("deployed", said)):
-            yield Step(name, findings, short=short, undone=undone, refused=self._refused)
+        for name, findings in ((ALONE, alone), (DEPLOYED, said)):
+            yield self._see(name, findings)
 
     def _make(self, cluster: Cluster) -> None:
         for manifest in cluster.objects:
@@ -105,8 +107,12 @@ class Linted:
         in_parallel(self._change, chosen.items())
         self.wait_at_rest()
         objects = {name: [f"Deployment {name}/{app}"] for name, app in chosen.items()}
-        found = {"short": self._find_short(), "undone": self._find_undone(), "refused": self._refused}
-        return Step("rolled out", said, objects, before, **found)
+        return self._see(ROLLED_OUT, said, objects=objects, before=before)
+
+    def _see(self, name: str, said: Mapping[str, Sequence[Finding]], **fields: Any) -> Step:
+        """Return a step with the clusters as they are."""
+        short, undone = self._find_short(), self._find_undone()
+        return Step(name, said, short=short, undone=undone, refused=self._refused, **fields)
 
     def _is_there(self, name: str, manifest: Manifest) -> bool:
         return title_of(manifest) not in self._refused[name]
@@ -117,31 +123,21 @@ class Linted:
         containers = made["spec"]["template"]["spec"]["containers"]
         self.plane.api.patch(object_path(made), {"spec": {"template": {"spec": {"containers": containers}}}})
 
-    def drain(self, seed: int = 0) -> Step:
-        """Drain the node of each cluster that has most pods, or another one, and open it again."""
+    def drain(self) -> Step:
+        """Drain one node of each cluster that has pods, and open it again."""
         pods = self._by_node()
         nodes: dict[str, Sequence[str]] = {}
         for name, one in self.clusters.items():
             held = [node["metadata"]["name"] for node in one.nodes if pods.get(node["metadata"]["name"])]
             if held:
-                nodes[name] = [Random(f"{seed}{name}").choice(held)]
+                nodes[name] = [Random(name).choice(held)]
         drained = [node for those in nodes.values() for node in those]
         held_by = {name: {owner_of(pod) for node in those for pod in pods[node]} for name, those in nodes.items()}
         before, said = self._find_short(), self.lint(nodes)
         self._cordon(drained, closed=True)
         stayed = self._evict(frozenset(drained))
         self.wait_at_rest()
-        step = Step(
-            "drained",
-            said,
-            nodes,
-            before,
-            short=self._find_short(),
-            undone=self._find_undone(),
-            refused=self._refused,
-            held=held_by,
-            stayed=stayed,
-        )
+        step = self._see(DRAINED, said, objects=nodes, before=before, held=held_by, stayed=stayed)
         self._cordon(drained, closed=False)
         self.wait_at_rest()
         return step
@@ -197,16 +193,23 @@ class Linted:
             chosen[name] = Random(name).choice(warned or zones)
         nodes = {name: self.clusters[name].nodes_of(zone) for name, zone in chosen.items()}
         lost = sorted(node for those in nodes.values() for node in those)
-        pods = self._by_node()
         for node in Random(len(lost)).sample(lost, len(lost)):
             self.plane.api.delete(f"/api/v1/nodes/{node}")
-            for pod in pods.get(node, ()):
-                path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
-                self.plane.api.delete(path, grace_seconds=0, missing_ok=True)
+            self._delete_pods({node})
+        time.sleep(1)
+        while self._delete_pods(lost):  # the scheduler may bind a pod to a node whose end it has not seen
+            time.sleep(1)
         self.wait_at_rest()
         objects = {name: [zone] for name, zone in chosen.items()}
-        found = {"short": self._find_short(), "undone": self._find_undone(), "refused": self._refused}
-        return Step("zone lost", said, objects, before, **found)
+        return self._see(ZONE_LOST, said, objects=objects, before=before)
+
+    def _delete_pods(self, nodes: Collection[str]) -> int:
+        """Delete the pods of nodes that are gone, and return how many there were."""
+        there = [pod for pod in self.plane.api.list("/api/v1/pods") if pod["spec"].get("nodeName") in nodes]
+        for pod in there:
+            path = object_path({"apiVersion": "v1", "kind": "Pod", **pod})
+            self.plane.api.delete(path, grace_seconds=0, missing_ok=True)
+        return len(there)
 
     def _by_node(self) -> Mapping[str, Sequence[Manifest]]:
         by_node: dict[str, list[Manifest]] = defaultdict(list)

@@ -52,6 +52,10 @@ BUDGETS: Final[Sequence[Mapping[str, Any]]] = (
 )
 
 
+MISTAKEN: Final = 0.12
+"""The share of objects with a mistake."""
+
+
 @dataclass(frozen=True)
 class Cluster:
     """Nodes, and the objects that are to be deployed there."""
@@ -104,9 +108,10 @@ def draw_cluster(seed: int) -> Cluster:
     zones = sorted({one["metadata"]["labels"][ZONE] for one in nodes})
     workloads = [_workload(random, name, f"web{number}", zones) for number in range(random.randint(1, 3))]
     budgets = [_budget(random, name, f"budget{number}", workloads) for number in range(random.randint(0, 2))]
-    for one in workloads:
-        if random.random() < 0.12:
-            random.choice(MISTAKES)(one)
+    for made, mistakes in ((workloads, MISTAKES), (budgets, BUDGET_MISTAKES)):
+        for one in made:
+            if random.random() < MISTAKEN:
+                random.choice(mistakes)(one)
     return Cluster(name, nodes, (namespace(name), *workloads, *budgets))
 
 
@@ -219,8 +224,28 @@ def _count_others(workload: Manifest) -> None:
 
 def _allow_no_step(workload: Manifest) -> None:
     if workload["kind"] == "Deployment":
-        workload["spec"]["strategy"] = {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 0}}
+        workload["spec"]["strategy"] = {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": "0%"}}
 
+
+def _allow_more_than_all(workload: Manifest) -> None:
+    if workload["kind"] == "Deployment":
+        workload["spec"]["strategy"] = {"rollingUpdate": {"maxUnavailable": "150%"}}
+
+
+def _allow_no_skew(workload: Manifest) -> None:
+    app = workload["metadata"]["name"]
+    workload["spec"]["template"]["spec"]["topologySpreadConstraints"] = [spread(labels={"app": app}, max_skew=0)]
+
+
+def _say_both(budget: Manifest) -> None:
+    budget["spec"] |= {"minAvailable": 1, "maxUnavailable": 1}
+
+
+def _keep_half(budget: Manifest) -> None:
+    budget["spec"] = {"selector": budget["spec"]["selector"], "minAvailable": "half"}
+
+
+BUDGET_MISTAKES: Final = (_say_both, _keep_half)
 
 MISTAKES: Final = (
     _miss_template,
@@ -232,4 +257,6 @@ MISTAKES: Final = (
     _misspell,
     _count_others,
     _allow_no_step,
+    _allow_more_than_all,
+    _allow_no_skew,
 )

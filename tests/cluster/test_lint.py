@@ -4,19 +4,20 @@ The clusters are drawn. An error is never wrong; what was not foretold is counte
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import pytest
 
 from benchmarks.comparison_page import table
 from rebalancer.lint.finding import Finding, Rule, Severity
-from tests.cluster.linted import Linted, Step, names_zone
+from tests.cluster.linted import ALONE, DEPLOYED, DRAINED, ROLLED_OUT, ZONE_LOST, Linted, Step, names_zone
 from tests.cluster.linted_clusters import draw_cluster
 from tests.control_plane.plane import ControlPlane
 
 REFUSED: Final = {
     Rule.UNREADABLE,
+    Rule.REFUSED_VALUE,
     Rule.SELECTOR_MISSES_TEMPLATE,
     Rule.DUPLICATE_CONSTRAINT,
     Rule.MIN_DOMAINS_WITHOUT_HARD,
@@ -24,12 +25,21 @@ REFUSED: Final = {
 UNPLACED: Final = {Rule.NO_PLACEMENT, Rule.CONTRADICTORY_CONSTRAINTS, Rule.MISSING_DOMAINS, Rule.MISSPELT_KEY}
 BUDGETS: Final = {Rule.BUDGET_ALLOWS_NOTHING, Rule.BUDGETS_OVERLAP}
 DRAINS: Final = {Rule.DRAIN_NEVER_ENDS, Rule.DRAIN_LEAVES_FEWER}
+WEDGES: Final = {Rule.ROLLOUT_WEDGES}
+
+ABOUT: Final[Mapping[str, Collection[Rule]]] = {
+    ALONE: set(Rule) - {Rule.MISSING_MATCH_LABEL_KEYS, Rule.ANTI_AFFINITY_DOMAINS},
+    DEPLOYED: {Rule.NO_PLACEMENT, Rule.MISSING_DOMAINS, *WEDGES},
+    ROLLED_OUT: {Rule.NO_PLACEMENT, *WEDGES},
+    DRAINED: DRAINS,
+    ZONE_LOST: {Rule.NOT_WITHOUT_A_ZONE},
+}
+"""The rules of which something happens, or not, after lint was run before a step."""
 
 
 class Claim(NamedTuple):
     """A finding in a cluster before a step; `happened` is None where nothing shows whether it is so."""
 
-    cluster: str
     step: str
     finding: Finding
     happened: bool | None
@@ -39,34 +49,37 @@ class Claim(NamedTuple):
         return f"{self.step}: {found.severity} [{found.rule}] {found.manifest.title}: {found.message}"
 
 
-def hold(steps: Iterable[Step]) -> Iterator[Claim]:
-    """Yield all that lint said, with what happened."""
+def find_claims(steps: Sequence[Step]) -> Iterator[Claim]:
+    """Yield what lint said before the steps that they are about, with what happened."""
     for step in steps:
         for cluster, findings in step.said.items():
             for found in findings:
-                yield Claim(cluster, step.name, found, happens(found, step, cluster))
+                if found.rule in ABOUT[step.name] and is_about(found, step, cluster):
+                    yield Claim(step.name, found, happens(found, step, cluster, steps))
 
 
-def happens(found: Finding, step: Step, cluster: str) -> bool | None:
-    """Return whether what a finding says before a step is so after it."""
+def is_about(found: Finding, step: Step, cluster: str) -> bool:
+    """Return whether a step tries what a finding says: this rollout, the loss of this zone."""
+    if step.name == ZONE_LOST:
+        return names_zone(found, *step.objects[cluster])
+    return step.name != ROLLED_OUT or found.manifest.title in step.objects.get(cluster, ())
+
+
+def happens(found: Finding, step: Step, cluster: str, steps: Sequence[Step]) -> bool | None:
+    """Return whether what a finding says before a step is so after it, or after the one that shows it."""
     title, rule = found.manifest.title, found.rule
-    is_refused = title in step.refused.get(cluster, ())
     if rule in REFUSED:
-        return is_refused if step.name in {"alone", "deployed"} else None
-    if is_refused:
+        return title in step.refused.get(cluster, ())
+    if title in step.refused.get(cluster, ()):
         return None
     if rule in BUDGETS or rule in DRAINS:
-        return drains(found, step, cluster) if step.name == "drained" else None
-    is_rolled_out = step.name == "rolled out" and title in step.objects.get(cluster, ())
-    if rule is Rule.ROLLOUT_WEDGES:
-        return title in step.undone.get(cluster, ()) if is_rolled_out else None
-    if rule is Rule.NOT_WITHOUT_A_ZONE:
-        is_lost = step.name == "zone lost" and names_zone(found, *step.objects[cluster])
-        return title in step.undone.get(cluster, ()) if is_lost else None
-    if rule in UNPLACED:
-        if step.name in {"alone", "deployed"} or is_rolled_out:
-            return title in step.undone.get(cluster, ())
-        return None
+        (drained,) = [one for one in steps if one.name == DRAINED]
+        return drains(found, drained, cluster)
+    if rule in WEDGES:
+        tried = [one for one in steps if one.name == ROLLED_OUT and title in one.objects.get(cluster, ())]
+        return title in tried[0].undone.get(cluster, ()) if tried else None
+    if rule in UNPLACED or rule is Rule.NOT_WITHOUT_A_ZONE:
+        return title in step.undone.get(cluster, ())
     return None
 
 
@@ -74,8 +87,9 @@ def drains(found: Finding, step: Step, cluster: str) -> bool | None:
     """Return whether pods stay on a drained node, or are fewer once they are evicted."""
     title, stayed = found.manifest.title, step.stayed.get(cluster, {})
     if found.rule in DRAINS:
-        return title in stayed or (found.rule is Rule.DRAIN_LEAVES_FEWER and title in step.short.get(cluster, ()))
-    held = {one for one in step.held.get(cluster, ()) if selects(found, one)}
+        is_fewer = title in step.short.get(cluster, ())
+        return title in stayed or (found.rule is Rule.DRAIN_LEAVES_FEWER and is_fewer)
+    held = [one for one in step.held.get(cluster, ()) if selects(found, one)]
     return any(one in stayed for one in held) if held else None
 
 
@@ -85,99 +99,102 @@ def selects(found: Finding, workload: str) -> bool:
     return "of" in labels or labels["app"] == workload.rpartition("/")[2]
 
 
-class Surprise(NamedTuple):
-    """What happened and no error or warning said before, with the cause."""
+class Event(NamedTuple):
+    """What went wrong, with the cause, and what had been said of it: `error`, `warning` or nothing."""
 
     what: str
     cause: str
-    cluster: str
     title: str
+    foretold: str
 
 
-def find_surprises(steps: Sequence[Step]) -> Iterator[Surprise]:
-    """Yield every refusal, workload without all its pods, unfinished rollout or drain that was not foretold."""
+def find_events(steps: Iterable[Step]) -> Iterator[Event]:
+    """Yield every refusal, workload without all its pods, unfinished rollout and drain."""
     for step in steps:
         for cluster, findings in step.said.items():
-            told: set[tuple[str, Rule]] = {
-                (one.manifest.title, one.rule) for one in findings if one.severity is not Severity.INFO
-            }
-            for what, cause, title, rules in events(step, cluster):
-                if not any((title, rule) in told for rule in rules) and not (
-                    what == "drain does not end" and is_foretold(findings, title)
-                ):
-                    yield Surprise(what, cause, cluster, title)
+            for what, causes, rules in _kinds(step, cluster):
+                for title, cause in causes.items():
+                    yield Event(what, cause, title, foretell(findings, title, rules))
 
 
-def is_foretold(findings: Iterable[Finding], workload: str) -> bool:
-    """Return whether a warning of a budget says of a workload's pods that no drain ends."""
-    return any(one.rule in BUDGETS and selects(one, workload) for one in findings)
+def foretell(findings: Iterable[Finding], title: str, rules: Collection[Rule]) -> str:
+    """Return the worst that rules said of a workload, or of a budget of its pods."""
+    said = [
+        one.severity
+        for one in findings
+        if one.rule in rules and (selects(one, title) if one.rule in BUDGETS else one.manifest.title == title)
+    ]
+    return str(min(said, key=lambda one: one.rank)) if said else ""
 
 
-def events(step: Step, cluster: str) -> Iterator[tuple[str, str, str, set[Rule]]]:
-    """Yield what went wrong in a step: what, why, the workload, and the rules that foretell it."""
-    short, undone = step.short.get(cluster, {}), step.undone.get(cluster, {})
-    if step.name == "deployed":
-        for title, answer in step.refused.get(cluster, {}).items():
-            yield "refused", answer, title, REFUSED
-        for title, why in short.items():
-            yield "pending after deployment", why, title, UNPLACED
-    if step.name == "rolled out":
-        for title in step.objects.get(cluster, ()):
-            if title in undone and title not in step.before.get(cluster, ()):
-                why = short.get(title) or undone[title]
-                yield "rollout not done", why, title, UNPLACED | {Rule.ROLLOUT_WEDGES}
-    if step.name == "drained":
-        for title, why in step.stayed.get(cluster, {}).items():
-            yield "drain does not end", why, title, DRAINS
-        for title, why in short.items():
-            if title not in step.before.get(cluster, ()):
-                yield "pending after a drain", why, title, DRAINS | UNPLACED
-    if step.name == "zone lost":
-        for title, why in short.items():
-            if title not in step.before.get(cluster, ()):
-                yield "pending after the loss of a zone", why, title, UNPLACED | {Rule.NOT_WITHOUT_A_ZONE}
+def _kinds(step: Step, cluster: str) -> Iterator[tuple[str, Mapping[str, str], Collection[Rule]]]:
+    """Yield what may go wrong in a step, the workloads with the cause, and the rules that foretell it."""
+    before, short = step.before.get(cluster, ()), step.short.get(cluster, {})
+    fewer = {title: why for title, why in short.items() if title not in before}
+    undone = step.undone.get(cluster, {})
+    if step.name == DEPLOYED:
+        yield "the API server refuses an object", step.refused.get(cluster, {}), REFUSED
+        yield "pods pending after the deployment", short, UNPLACED
+    elif step.name == ROLLED_OUT:
+        tried = [title for title in step.objects.get(cluster, ()) if title in undone and title not in before]
+        yield "rollout does not end", {title: short.get(title, undone[title]) for title in tried}, UNPLACED | WEDGES
+    elif step.name == DRAINED:
+        yield "drain does not end", step.stayed.get(cluster, {}), DRAINS | BUDGETS
+        yield "pods pending after the drain", fewer, DRAINS | UNPLACED
+    elif step.name == ZONE_LOST:
+        yield "pods pending after the loss of a zone", fewer, UNPLACED | {Rule.NOT_WITHOUT_A_ZONE}
 
 
-def run(plane: ControlPlane, seeds: Sequence[int], rollouts: int) -> list[Step]:
-    """Do all steps with drawn clusters."""
+def do_all(plane: ControlPlane, seeds: Sequence[int], rollouts: int) -> list[Step]:
+    """Do all steps with drawn clusters, with so many rollouts in each."""
     linted = Linted(plane, [draw_cluster(seed) for seed in seeds])
     steps = [*linted.deploy()]
     steps += [linted.roll_out(number) for number in range(rollouts)]
     return [*steps, linted.drain(), linted.lose_zones()]
 
 
-def report(steps: Sequence[Step]) -> list[Claim]:
-    """Print the tables, and return the errors that were wrong."""
-    claims = [*hold(steps)]
-    counts = Counter((one.step, one.finding.severity, one.finding.rule, one.happened) for one in claims)
-    heads = ("said before", "rule", "severity", "said", "happened", "not", "nothing shows it")
-    rows = []
-    for step in dict.fromkeys(one.name for one in steps):
-        for rule in Rule:
-            for severity in Severity:
-                shown = [counts[step, severity, rule, happened] for happened in (True, False, None)]
-                if any(shown[:2]):
-                    rows.append([step, str(rule), str(severity), *map(str, (sum(shown), *shown))])
-    print("\n" + table(heads, rows))
-    surprises = [*find_surprises(steps)]
-    whys = Counter((one.what, one.cause) for one in surprises)
-    print("\n" + table(("not foretold", "cause", "number"), [[*why, str(n)] for why, n in sorted(whys.items())]))
-    for one in surprises:
-        print(*one, sep=" | ")
+def report(steps: Sequence[Step]) -> Sequence[Claim]:
+    """Print the tables of docs/lint.md, and return the errors that were wrong."""
+    claims, events = [*find_claims(steps)], [*find_events(steps)]
+    print(f"\n{_claims_table(claims)}\n\n{_events_table(events)}\n")
+    for event in events:
+        if not event.foretold:
+            print("not foretold:", event)
     wrong = [one for one in claims if one.happened is False]
-    for claim in wrong:
-        print("NOT:", claim)
+    print("\n".join(f"not so: {claim}" for claim in wrong))
     return [one for one in wrong if one.finding.severity is Severity.ERROR]
 
 
+def _claims_table(claims: Sequence[Claim]) -> str:
+    counts = Counter((one.step, one.finding.rule, one.finding.severity, one.happened) for one in claims)
+    rows = []
+    for step, rules in ABOUT.items():
+        for rule in sorted(rules, key=list(Rule).index):
+            for severity in Severity:
+                shown = [counts[step, rule, severity, happened] for happened in (True, False, None)]
+                if any(shown):
+                    rows.append([step, f"`{rule}`", str(severity), *map(str, (sum(shown), *shown))])
+    return table(("before", "rule", "severity", "said", "happened", "not", "not tried"), rows)
+
+
+def _events_table(events: Sequence[Event]) -> str:
+    rows = []
+    for what in dict.fromkeys(event.what for event in events):
+        foretold = Counter(event.foretold for event in events if event.what == what)
+        causes = Counter(event.cause for event in events if event.what == what and not event.foretold)
+        shown = ", ".join(f"{cause}: {number}" for cause, number in sorted(causes.items())) or "—"
+        rows.append([what, *map(str, (foretold.total(), *(foretold[key] for key in ("error", "warning", "")))), shown])
+    return table(("what happened", "times", "error", "warning", "not foretold", "cause"), rows)
+
+
 def test_no_error_is_wrong(cluster: ControlPlane) -> None:
-    """Eight drawn clusters, one rollout in each."""
-    wrong = report(run(cluster, range(8), rollouts=1))
+    """Six drawn clusters, one rollout in each."""
+    wrong = report(do_all(cluster, range(6), rollouts=1))
     assert not wrong, "\n".join(map(str, wrong))
 
 
 @pytest.mark.thorough
 def test_no_error_is_wrong_in_sixty_clusters(cluster: ControlPlane) -> None:
-    """The tables of docs/lint.md."""
-    wrong = report(run(cluster, range(100, 160), rollouts=3))
+    """Three rollouts in each."""
+    wrong = report(do_all(cluster, range(100, 160), rollouts=3))
     assert not wrong, "\n".join(map(str, wrong))

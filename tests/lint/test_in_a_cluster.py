@@ -10,6 +10,8 @@ from msgspec import structs
 from rebalancer.lint.check import lint
 from rebalancer.lint.finding import Finding, Rule, Severity
 from rebalancer.lint.ground import Ground
+from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
+from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.simulator import ClusterBuilder
 from tests.lint.build import HOST, ZONE, affinity, budget, deployment, manifests, spread, term, text
@@ -247,6 +249,109 @@ def test_whether_a_drain_ends(
     for name, most in budgets.items():
         made.budget(name, max_unavailable=most, app="web", namespace="shop")
     assert said(findings(made.snapshot(), drained=["a-1"]), *DRAIN) == expected
+
+
+def changed(snapshot: Snapshot, **fields: Any) -> Snapshot:
+    """Return a snapshot whose pods have other fields."""
+    return replace(snapshot, pods=tuple(structs.replace(pod, **fields) for pod in snapshot.pods))
+
+
+def holding(snapshot: Snapshot, term: PodAffinityTerm) -> Snapshot:
+    """Return a snapshot whose pods have a term of required affinity."""
+    together = PodAffinity(required=(term,))
+    pods = [structs.replace(pod, spec=structs.replace(pod.spec, pod_affinity=together)) for pod in snapshot.pods]
+    return replace(snapshot, pods=tuple(pods))
+
+
+OWN_TERM = PodAffinityTerm(topology_key=HOST, selector=LabelSelector.of({"app": "web"}))
+
+
+def test_pods_that_must_be_together_stay_where_a_budget_keeps_one() -> None:
+    """No new pod finds another node before the last one is gone, and the last ones may not go."""
+    made = nodes(number=2, on={"a-1": 3})
+    made.budget("web", max_unavailable=1, namespace="shop")
+    snapshot = made.snapshot()
+    assert said(findings(holding(snapshot, OWN_TERM), drained=["a-1"]), *DRAIN) == [
+        (
+            "error",
+            (
+                "drain of a-1: 3 pods there: the budget shop/web keeps 2 of 3 pods healthy, and required podAffinity "
+                f"over {HOST} keeps new pods where these are until the last one is gone"
+            ),
+        )
+    ]
+    by_zone = holding(snapshot, structs.replace(OWN_TERM, topology_key=ZONE))
+    assert said(findings(by_zone, drained=["a-1"]), *DRAIN) == []
+    assert len(said(findings(by_zone, drained=["a-1", "a-2"]), *DRAIN)) == 1
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        structs.replace(OWN_TERM, selector=LabelSelector.of({"app": "db"})),
+        structs.replace(OWN_TERM, selector=None),
+        structs.replace(OWN_TERM, namespaces=("other",)),
+        structs.replace(OWN_TERM, namespace_selector=LabelSelector(())),
+        structs.replace(OWN_TERM, topology_key="example.com/rack"),
+    ],
+)
+def test_terms_that_do_not_hold_pods_together(term: PodAffinityTerm) -> None:
+    """Others' pods decide, or nodes without the label."""
+    made = nodes(number=2, on={"a-1": 3})
+    made.budget("web", max_unavailable=1, namespace="shop")
+    assert said(findings(holding(made.snapshot(), term), drained=["a-1"]), *DRAIN) == []
+
+
+def test_pods_elsewhere_let_new_ones_go_there() -> None:
+    """Own ones, and those of another workload; and a budget that counts others, too, may let all of these go."""
+    made = nodes(number=2, on={"a-1": 2, "b-1": 1})
+    made.budget("web", max_unavailable=1, namespace="shop")
+    assert said(findings(holding(made.snapshot(), OWN_TERM), drained=["a-1"]), *DRAIN) == []
+    for others in ({"app": "web"}, {"app": "api"}):
+        mixed = nodes(number=2, on={"a-1": 3})
+        mixed.deployment("api", namespace="shop", on={"b-1": 3})
+        mixed.budget("web", max_unavailable=1, namespace="shop")
+        snapshot = mixed.snapshot()
+        api = [structs.replace(pod, labels=Labels(others)) for pod in snapshot.pods if pod.name.startswith("api")]
+        web = [pod for pod in snapshot.pods if not pod.name.startswith("api")]
+        budgets = snapshot.budgets
+        if others == {"app": "api"}:
+            budgets = tuple(structs.replace(one, selector=LabelSelector(()), expected=6) for one in budgets)
+        shared = replace(snapshot, pods=(*web, *api), budgets=budgets)
+        assert said(findings(holding(shared, OWN_TERM), drained=["a-1"]), *DRAIN) == []
+
+
+def test_a_budget_of_which_others_are_not_ready() -> None:
+    """A warning: it lets a pod go once another one is Ready, and at once pods that are not, if it says so."""
+    made = nodes(on={"a-1": 1}, replicas=2)
+    made.budget("web", max_unavailable=1, namespace="shop")
+    waiting = made.snapshot()
+    assert said(findings(waiting, drained=["a-1"]), *DRAIN) == [
+        (
+            "warning",
+            (
+                "drain of a-1: 1 pod there: the budget shop/web keeps 1 of 2 pods healthy, of which 1 is now: it allows "
+                "no eviction before another one is Ready"
+            ),
+        )
+    ]
+    for always, expected in ((True, []), (False, ["warning"])):
+        sick = nodes(on={"a-1": 1, "b-1": 1})
+        sick.budget("web", max_unavailable=1, namespace="shop", always_allow=always)
+        found = findings(changed(sick.snapshot(), ready=False), drained=["a-1"])
+        assert [severity for severity, _ in said(found, *DRAIN)] == expected
+
+
+def test_a_budget_that_spares_none_lets_unready_pods_go_if_it_says_so() -> None:
+    """And a pod above the number that it expects, such as a rollout makes."""
+    for always, expected in ((True, []), (False, ["error"])):
+        made = nodes(on={"a-1": 1, "b-1": 1})
+        made.budget("web", max_unavailable=0, namespace="shop", always_allow=always)
+        found = findings(changed(made.snapshot(), ready=False), drained=["a-1"])
+        assert [severity for severity, _ in said(found, *DRAIN)] == expected
+    surged = nodes(on={"a-1": 1, "b-1": 1, "c-1": 1}, replicas=2)
+    surged.budget("web", max_unavailable=0, namespace="shop")
+    assert said(findings(surged.snapshot(), drained=["a-1"]), *DRAIN) == []
 
 
 def test_a_finding_about_the_cluster_stands_at_its_file() -> None:

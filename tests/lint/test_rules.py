@@ -12,6 +12,43 @@ NO_SURGE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavai
 OTHERS = {"matchLabels": {"app": "db"}}
 WRONG: list[tuple[Rule, Severity, Mapping[str, Any], str]] = [
     (
+        Rule.REFUSED_VALUE,
+        Severity.ERROR,
+        deployment(strategy={"rollingUpdate": {"maxSurge": "0%", "maxUnavailable": 0}}),
+        "maxSurge and maxUnavailable are both 0, so no pod can be replaced: the API server refuses it",
+    ),
+    (
+        Rule.REFUSED_VALUE,
+        Severity.ERROR,
+        deployment(strategy={"rollingUpdate": {"maxUnavailable": "150%"}}),
+        "maxUnavailable: 150% is neither a number from 0 on nor a percentage of up to 100%: the API server refuses it",
+    ),
+    (
+        Rule.REFUSED_VALUE,
+        Severity.ERROR,
+        deployment(strategy={"rollingUpdate": {"maxSurge": "two"}}),
+        "maxSurge: two is neither a number from 0 on nor a percentage: the API server refuses it",
+    ),
+    (
+        Rule.REFUSED_VALUE,
+        Severity.ERROR,
+        deployment(strategy={"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}),
+        "rollingUpdate and type: Recreate exclude each other: the API server refuses it",
+    ),
+    (Rule.REFUSED_VALUE, Severity.ERROR, deployment(-1), "replicas: -1 is less than 0: the API server refuses it"),
+    (
+        Rule.REFUSED_VALUE,
+        Severity.ERROR,
+        budget(minAvailable="half"),
+        "minAvailable: half is neither a number from 0 on nor a percentage of up to 100%: the API server refuses it",
+    ),
+    (
+        Rule.REFUSED_VALUE,
+        Severity.ERROR,
+        budget(minAvailable=1, maxUnavailable=1),
+        "minAvailable and maxUnavailable exclude each other: the API server refuses it",
+    ),
+    (
         Rule.SELECTOR_MISSES_TEMPLATE,
         Severity.ERROR,
         deployment(labels={"app": "wep"}),
@@ -145,6 +182,10 @@ def test_a_mistake_is_found_with_its_numbers(
 
 
 RIGHT: list[tuple[Rule, Mapping[str, Any]]] = [
+    (Rule.REFUSED_VALUE, deployment(strategy={"rollingUpdate": {"maxSurge": "150%", "maxUnavailable": 0}})),
+    (Rule.REFUSED_VALUE, deployment(strategy={"rollingUpdate": {"maxSurge": 0}})),
+    (Rule.REFUSED_VALUE, deployment(0, strategy={"type": "Recreate"})),
+    (Rule.REFUSED_VALUE, budget(maxUnavailable="100%")),
     (Rule.SPREAD_MISSES_PODS, deployment(topologySpreadConstraints=[spread()])),
     (Rule.MISSPELT_KEY, deployment(topologySpreadConstraints=[spread("topology.kubernetes.io/rack")])),
     (Rule.MISSPELT_KEY, deployment(topologySpreadConstraints=[spread("topology.ebs.csi.aws.com/zone")])),
@@ -224,6 +265,14 @@ def test_a_budget_alone_is_judged_by_what_it_says() -> None:
     assert len(found(Rule.BUDGET_ALLOWS_NOTHING, budget(maxUnavailable=0))) == 1
     assert len(found(Rule.BUDGET_ALLOWS_NOTHING, budget(minAvailable="100%"))) == 1
     assert found(Rule.BUDGET_ALLOWS_NOTHING, budget(minAvailable=3)) == []
+
+
+def test_of_a_budget_that_is_refused_nothing_else_is_said() -> None:
+    """It protects nothing: neither what it allows nor whether it overlaps matters, nor a negative number of pods."""
+    for spec in ({"minAvailable": "150%"}, {"minAvailable": "all"}, {"minAvailable": 3, "maxUnavailable": 0}):
+        said = findings(deployment(), budget(maxUnavailable=1), budget("again", **spec))
+        assert [one.rule for one in said] == [Rule.REFUSED_VALUE]
+    assert found(Rule.BUDGET_ALLOWS_NOTHING, deployment(-1), budget(maxUnavailable=1)) == []
 
 
 def test_two_budgets_for_the_same_pods() -> None:
