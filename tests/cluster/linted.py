@@ -23,7 +23,7 @@ from tests.control_plane.plane import ControlPlane
 from tests.control_plane.resources import Manifest, key_of, object_path
 from tests.control_plane.settling import condition
 
-QUIET: Final = 15.0
+QUIET: Final = 12.0
 """A pod that no node admits is tried again after ten seconds at the latest when something has changed."""
 
 SETTLED: Final = 2.0
@@ -136,7 +136,8 @@ class Linted:
         before, said = self._find_short(), self.lint(nodes)
         self._cordon(drained, closed=True)
         stayed = self._evict(frozenset(drained))
-        self.wait_at_rest()
+        if not stayed:
+            self.wait_at_rest()
         step = self._see(DRAINED, said, objects=nodes, before=before, held=held_by, stayed=stayed)
         self._cordon(drained, closed=False)
         self.wait_at_rest()

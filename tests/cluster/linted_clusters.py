@@ -52,7 +52,7 @@ BUDGETS: Final[Sequence[Mapping[str, Any]]] = (
 )
 
 
-MISTAKEN: Final = 0.12
+MISTAKEN: Final = 0.2
 """The share of objects with a mistake."""
 
 
@@ -107,6 +107,9 @@ def draw_cluster(seed: int) -> Cluster:
     nodes = tuple(_nodes(random, name))
     zones = sorted({one["metadata"]["labels"][ZONE] for one in nodes})
     workloads = [_workload(random, name, f"web{number}", zones) for number in range(random.randint(1, 3))]
+    for one in workloads:
+        if "podAntiAffinity" in one["spec"]["template"]["spec"].get("affinity", {}) and random.random() < 0.4:
+            one["spec"]["replicas"] = random.choice([len(zones), len(nodes)])
     budgets = [_budget(random, name, f"budget{number}", workloads) for number in range(random.randint(0, 2))]
     for made, mistakes in ((workloads, MISTAKES), (budgets, BUDGET_MISTAKES)):
         for one in made:

@@ -136,7 +136,7 @@ def _kinds(step: Step, cluster: str) -> Iterator[tuple[str, Mapping[str, str], C
         yield "the API server refuses an object", step.refused.get(cluster, {}), REFUSED
         yield "pods pending after the deployment", short, UNPLACED
     elif step.name == ROLLED_OUT:
-        tried = [title for title in step.objects.get(cluster, ()) if title in undone and title not in before]
+        tried = [title for title in step.objects.get(cluster, ()) if title in undone]
         yield "rollout does not end", {title: short.get(title, undone[title]) for title in tried}, UNPLACED | WEDGES
     elif step.name == DRAINED:
         yield "drain does not end", step.stayed.get(cluster, {}), DRAINS | BUDGETS
