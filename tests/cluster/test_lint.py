@@ -188,8 +188,8 @@ def _events_table(events: Sequence[Event]) -> str:
 
 
 def test_no_error_is_wrong(cluster: ControlPlane) -> None:
-    """Six drawn clusters, one rollout in each."""
-    wrong = report(do_all(cluster, range(6), rollouts=1))
+    """Six drawn clusters with one rollout each, in which errors of most rules are found before every step."""
+    wrong = report(do_all(cluster, (1, 5, 8, 12, 13, 23), rollouts=1))
     assert not wrong, "\n".join(map(str, wrong))
 
 
