@@ -51,6 +51,7 @@ COMMANDS: dict[str, tuple[tuple[str, ...], ...]] = {
     "simulate": (("simulate", *SNAPSHOT),),
     "predict": (("predict", "--help"),),
     "resilience": (("resilience", "web", *SNAPSHOT),),
+    "lint": (("lint", str(ROOT / "docs" / "examples" / "mistakes.yaml"), *SNAPSHOT, "--fail-on", "never"),),
     "suggest": (("suggest", "--limit", "<1/3", "--size", "9", "--domains", "3"),),
     "pause": (("pause", "--reason", "a test", *NOWHERE),),
     "resume": (("resume", *NOWHERE),),

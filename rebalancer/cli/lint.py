@@ -12,8 +12,8 @@ from typing import Final
 from rebalancer.adapters.files.manifests import read_manifests
 from rebalancer.assessment.name_hints import nearest_name
 from rebalancer.cli.errors import CliError, Exit, UsageError, warn
-from rebalancer.cli.files import ReadPolicy, read_bytes, source_name
-from rebalancer.cli.load import load_snapshot
+from rebalancer.cli.files import ReadPolicy, choose_policy, read_bytes, source_name
+from rebalancer.cli.load import load_profile, load_snapshot
 from rebalancer.cli.options import ReadOptions, add_color_argument, add_snapshot_argument
 from rebalancer.cli.output import write_document
 from rebalancer.cli.parsing import Parser
@@ -25,7 +25,7 @@ from rebalancer.lint.ground import Ground
 from rebalancer.lint.manifest import Manifest, Manifests
 from rebalancer.lint.sarif import sarif
 from rebalancer.lint.text import lint_text
-from rebalancer.locations import own_namespace
+from rebalancer.locations import controller_namespace
 from rebalancer.policy import default_policy
 
 _FORMATS: Final = ("text", "json", "yaml", "sarif")
@@ -49,6 +49,12 @@ def add_arguments(parser: Parser) -> None:
     )
     parser.add_argument("--context", metavar="NAME", help="the live cluster of this context of the kubeconfig file")
     parser.add_argument("--kubeconfig", metavar="FILE", help="the live cluster of this kubeconfig file")
+    parser.add_argument(
+        "--controller-namespace",
+        metavar="NAME",
+        help="where the controller of the live cluster runs: its policy says how the scheduler places pods (default: "
+        "$REBALANCER_NAMESPACE, the pod's own, rebalancer-system)",
+    )
     parser.add_argument(
         "--drain",
         metavar="NODE",
@@ -105,14 +111,17 @@ def _read_cluster(args: argparse.Namespace, manifests: Manifests) -> Ground | No
         if args.drain:
             raise UsageError("--drain is about nodes of a cluster; give it with --snapshot, --context or --kubeconfig")
         return None
-    policy = ReadPolicy(policy=default_policy())
-    live = ReadOptions.live(kubeconfig=args.kubeconfig, context=args.context, namespace=own_namespace(), policy=policy)
-    snapshot = load_snapshot(replace(live, snapshots=tuple(args.snapshot or ())))
+    namespace = args.controller_namespace or controller_namespace()
+    access = {"kubeconfig": args.kubeconfig, "context": args.context}
+    policy = choose_policy(None, namespace, **access) if is_live else ReadPolicy(policy=default_policy())
+    live = ReadOptions.live(**access, namespace=namespace, policy=policy)
+    options = replace(live, snapshots=tuple(args.snapshot or ()))
+    snapshot = load_snapshot(options)
     unknown = [name for name in args.drain if name not in snapshot.node]
     if unknown:
         near = nearest_name(unknown[0], snapshot.node.keys())
         raise UsageError(f"--drain: there is no node {unknown[0]}{f'; did you mean {near}?' if near else ''}")
-    return Ground(snapshot, manifests)
+    return Ground(snapshot, manifests, load_profile(options))
 
 
 def _find_files(names: Sequence[str]) -> Iterator[str]:
