@@ -48,11 +48,17 @@ def observe_changes(
             for key in interesting
             for value in _values((node for node in _nodes_lost(before, after) if node.name not in after.node), key)
         }
-        deleted |= {key for key, change in known.items() if change.deleted}
+        deleted |= {key for key, change in known.items() if change.deleted and not _is_replaced(change, before)}
         back = {key: change.back_at for key, change in known.items() if change.back_at is not None}
         back |= {(ViolationCause.DOMAIN_RETURNED, subject): now for subject in _lost_subjects(memory)}
         known |= {key: ObservedChange(*key, now, deleted=key in deleted, back_at=back.get(key)) for key in new}
     return tuple(sorted(known.values(), key=_sort_key)[-MOST_CHANGES:])
+
+
+def _is_replaced(change: ObservedChange, snapshot: Snapshot) -> bool:
+    """Return whether a domain that had lost a deleted node has one that was created since."""
+    key, _, value = change.subject.partition("=")
+    return any(node.created > change.at for node in snapshot.nodes if node.labels.get(key) == value)
 
 
 def _sort_key(change: ObservedChange) -> tuple[datetime, str, str]:

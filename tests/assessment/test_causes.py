@@ -202,6 +202,20 @@ def test_a_deleted_node_is_lost_although_a_cordoned_one_of_its_zone_comes_back(s
     assert seen(two, shut, gone, back, replaced) is ViolationCause.DOMAIN_RETURNED
 
 
+def test_a_deleted_node_that_was_replaced_is_not_lost_again_by_a_cordon() -> None:
+    """Its zone was cordoned later, and serves again: pods that came meanwhile went elsewhere, and no node is missing."""
+    gone = later(without(EVEN, "c-1"))
+    node = structs.replace(EVEN.node["c-1"], uid="anew", created=gone.taken_at, ready_since=gone.taken_at)
+    replaced = later(replace(gone, nodes=[*gone.nodes, structs.replace(node, created=gone.taken_at + SECOND)]))
+    shut = later(cordoned(replaced, "c-1"))
+    scaled = same_pods(shut, "c-1", 1)
+    opened = later(with_nodes(scaled, {"c-1": {"unschedulable": False, "taints": ()}}))
+    assert seen(EVEN, gone, replaced, shut, scaled) is ViolationCause.NODE_LOST
+    assert seen(EVEN, gone, replaced, shut, scaled, opened) is ViolationCause.DOMAIN_RETURNED
+    missing = later(without(replaced, "c-1"))
+    assert seen(EVEN, gone, replaced, same_pods(missing, "c-1", 1)) is not ViolationCause.DOMAIN_RETURNED
+
+
 def test_what_changes_while_the_view_is_stale_is_compared_afterwards() -> None:
     """Half of a change may be missing there: its pods are gone, and the watch of Deployments is silent.
 
