@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from rebalancer.account.numbers import PlanNumbers
-from rebalancer.admission.admit import await_approval_then, find_lasting
+from rebalancer.admission.lasting import outlast_component
 from rebalancer.admission.rights import Rights
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Move, Reference
@@ -106,21 +106,11 @@ class Account:
         }
 
     def _find_wait(self, component: ComponentPlan, kept: Waits | None) -> Wait | None:
-        refusal = kept.refusal if kept is not None else component.refusal
-        if refusal is None:
-            return None
-        said, first = self.plan.made_at, kept.eviction if kept is not None else None
-        until = refusal.end.until(said)
-        if until is not None:
-            missing = self.rights.find_missing(component.component.namespace)
-            lasting = find_lasting(self.common, missing, said)
-            last = lasting.end.until(said) if lasting is not None else until
-            if lasting is not None and (last is None or last > until):
-                refusal, until = lasting, last
-        if kept is None and self.approved is not None and component.name not in self.approved:
-            refusal = await_approval_then(refusal, said)
-            until = refusal.end.until(said)
-        return Wait(refusal, first, until)
+        said = self.plan.made_at
+        if kept is not None:
+            return Wait(kept.refusal, kept.eviction, kept.refusal.end.until(said))
+        refusal = outlast_component(component, self.common, self.rights, self.approved, said)
+        return None if refusal is None else Wait.of(refusal, said)
 
     @cached_property
     def waits(self) -> Sequence[Repair]:

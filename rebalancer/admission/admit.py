@@ -71,6 +71,7 @@ class Paused(Refusal):
     """The controller is paused `until` then, None until somebody resumes; the message says who, until when and why."""
 
     reason = Reason.PAUSED
+    is_standing = True
     ends_at = "until"
     message: str
     until: datetime | None = None
@@ -83,6 +84,7 @@ class ModeObserves(Refusal):
     """The mode is Observe."""
 
     reason = Reason.OBSERVE_ONLY
+    is_standing = True
 
     def __str__(self) -> str:
         return "mode is Observe"
@@ -145,28 +147,6 @@ class ApprovalUnread(Refusal):
 
     def __str__(self) -> str:
         return f"whether the approval of plan {self.plan} still holds is not known before it has been read"
-
-
-class ThenApproval(Refusal):
-    """A wait after which nothing goes on by itself: in mode Approve nobody has approved the eviction.
-
-    `named`, `message` and `event` are the reason, the sentence and the end of the wait.
-    """
-
-    named: Reason
-    message: str
-    event: str
-
-    @property
-    def reason(self) -> Reason:
-        """The reason of the wait."""
-        return self.named
-
-    def _end(self) -> End:
-        return End(event=f"{self.event}, and somebody approves it")
-
-    def __str__(self) -> str:
-        return self.message
 
 
 class Stale(Refusal):
@@ -738,62 +718,6 @@ def _share(steps: Sequence[_Step], limits: "_Limits | Rates") -> Sequence[_Step]
                 still_open.append(step)
         open_steps = still_open
     return steps
-
-
-class Approved(NamedTuple):
-    """What goes by an approval in mode Approve: `components` by name, and the pods with these UIDs."""
-
-    components: Collection[str]
-    uids: Collection[str]
-
-    def covers(self, eviction: Eviction) -> bool:
-        """Return whether this eviction goes once its waits are over."""
-        return eviction.group in self.components or eviction.pod.uid in self.uids
-
-
-def find_approved(plan: Plan, memory: Memory, mode: Mode) -> Approved | None:
-    """Return what goes by the approvals of the memory; None in a mode that needs none."""
-    if mode is not Mode.APPROVE:
-        return None
-    proposal, standing = memory.proposal, memory.standing
-    covered = {repair.component for repair in standing.coverage.repairs} if standing else ()
-    whole = {one.name for one in plan.components if make_token(one.name) in covered} if covered else ()
-    return Approved(whole, proposal.uids if proposal is not None and proposal.approved else ())
-
-
-def outlast_waits(
-    fates: Fates, common: Refusal | None, rights: Rights, approved: Approved | None, said: datetime
-) -> Fates:
-    """Return the fates in which nothing goes on before what keeps everything back, or a missing right, is over.
-
-    Of what nobody has approved the wait stays named, and ends with an approval, too.
-    """
-    outlasted = fates.outlast(lambda one: find_lasting(common, rights.find_missing(one.pod.namespace), said), said)
-    if approved is None:
-        return outlasted
-    return outlasted.replace(
-        lambda wait: None if approved.covers(wait.eviction) else await_approval_then(wait.refusal, said)
-    )
-
-
-def find_lasting(common: Refusal | None, missing: Refusal | None, said: datetime) -> Refusal | None:
-    """Return what ends last of what keeps everything back and of a missing right: the former, where both may.
-
-    Nobody knows when a right is granted: it outlasts a pause with an end, and not one without.
-    """
-    if missing is None or (common is not None and common.end.until(said) is None):
-        return common
-    return missing
-
-
-def await_approval_then(refusal: Refusal, said: datetime) -> Refusal:
-    """Return a wait that ends with an approval, too; one that has such an end, or none at all, as it is."""
-    until, event = refusal.end.until(said), refusal.end.event
-    if until is not None:
-        event = f"when it is {until:%Y-%m-%d %H:%M:%SZ}"
-    if refusal.reason is Reason.AWAITING_APPROVAL or not event:
-        return refusal
-    return ThenApproval(refusal.reason, refusal.timeless, event)
 
 
 def find_common_obstacle(context: AdmissionContext) -> Refusal | None:

@@ -18,6 +18,7 @@ class OutsideWindow(Refusal):
     """No window of the policy is open; the one with this schedule opens next, `opens_at`."""
 
     reason = Reason.OUTSIDE_WINDOW
+    is_standing = True
     ends_at = "opens_at"
     opens_at: datetime
     schedule: str

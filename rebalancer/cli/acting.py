@@ -4,12 +4,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from rebalancer.documents.next_cycle import foretell
+from rebalancer.documents.next_cycle import foretell_plan
 from rebalancer.documents.status import BlockedNamespace, StatusDocument
 from rebalancer.engine import Evaluation
 from rebalancer.model.moves import NO_MEMORY, Memory, MoveState
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.fates import Fates
+from rebalancer.planning.plan import Plan
 from rebalancer.tracking.moves import note_remaining
 
 
@@ -33,9 +33,9 @@ class Acting:
         """The namespaces in which it evicts nothing."""
         return self.status.breaker.namespaces if self.status is not None else ()
 
-    def admit(self, evaluation: Evaluation) -> Fates:
-        """Return the fates of a plan: what it does not send in its next cycle waits."""
-        return foretell(evaluation, self.status) if self.status is not None else evaluation.plan.fates
+    def admit(self, evaluation: Evaluation) -> Plan:
+        """Return the plan as it carries it out: what it does not send in its next cycle waits."""
+        return foretell_plan(evaluation, self.status) if self.status is not None else evaluation.plan
 
     def remember(self, snapshot: Snapshot) -> Memory:
         """Return what the next leader will know of the cluster.

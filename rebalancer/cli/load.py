@@ -4,8 +4,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from msgspec import structs
-
 from rebalancer.adapters.files import UnreadableSnapshot, read_snapshots
 from rebalancer.adapters.files.profiles import UnreadableProfile, read_profile
 from rebalancer.assessment.assess import find_sizes
@@ -155,7 +153,7 @@ def _plan(
     warn([entry.message for entry in unmatched[:_MOST_WARNINGS]])
     if len(unmatched) > _MOST_WARNINGS:
         warn([f"the policy references {len(unmatched) - _MOST_WARNINGS} more objects that do not exist"])
-    evaluation = replace(evaluation, plan=structs.replace(evaluation.plan, fates=acting.admit(evaluation)))
+    evaluation = replace(evaluation, plan=acting.admit(evaluation))
     read = None if options.snapshots else options.read_policy
     return LoadedCluster(evaluation=evaluation, unmatched=unmatched, acting=acting, read=read)
 

@@ -6,10 +6,9 @@ from dataclasses import replace
 from rebalancer.account.account import Account
 from rebalancer.admission.admit import (
     describe_refused_requests,
-    find_approved,
     find_common_obstacle,
-    outlast_waits,
 )
+from rebalancer.admission.lasting import find_approved, outlast_waits
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import LoopState
 from rebalancer.model.facts import Refusal

@@ -21,6 +21,7 @@ from rebalancer.account.numbers import PlanNumbers, group_numbers
 from rebalancer.admission.admit import Admission, AdmissionContext, admit, find_common_obstacle
 from rebalancer.admission.approval import expires_at
 from rebalancer.admission.breaker import observe_cluster, update_breaker
+from rebalancer.admission.lasting import find_approved, outlast_waits
 from rebalancer.admission.memory import update_memory
 from rebalancer.assessment.assess import Assessment
 from rebalancer.assessment.causes import Causes
@@ -202,8 +203,17 @@ class Cycle:
     @cached_property
     def account(self) -> Account:
         """What becomes of the plan, before anything is requested."""
-        common = find_common_obstacle(self.context)
-        return Account(plan=self.plan, numbers=self.numbers, fates=self.fates, moves=self.memory.moves, common=common)
+        common, rights = find_common_obstacle(self.context), self.context.rights
+        approved = find_approved(self.plan, self.memory, self.context.mode)
+        return Account(
+            plan=self.plan,
+            numbers=self.numbers,
+            fates=outlast_waits(self.fates, common, rights, approved, self.plan.made_at),
+            moves=self.memory.moves,
+            common=common,
+            approved=approved.components if approved is not None else None,
+            rights=rights,
+        )
 
     @cached_property
     def losses(self) -> tuple[Loss, ...]:

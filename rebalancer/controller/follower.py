@@ -16,7 +16,8 @@ import msgspec
 
 from rebalancer.account.account import Account
 from rebalancer.account.numbers import group_numbers
-from rebalancer.admission.admit import find_approved, find_common_obstacle
+from rebalancer.admission.admit import find_common_obstacle
+from rebalancer.admission.lasting import find_approved
 from rebalancer.assessment.findings import find_findings
 from rebalancer.assessment.unmatched import find_unmatched
 from rebalancer.capacity.evaluated import evaluate_once

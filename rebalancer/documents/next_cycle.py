@@ -3,7 +3,7 @@
 Commands that only read, and the page of a process that does not lead, say by it what moves now.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 from msgspec import structs
@@ -11,14 +11,14 @@ from msgspec import structs
 from rebalancer.admission.admit import (
     AdmissionContext,
     AwaitsApproval,
+    ModeObserves,
     NotProposedYet,
     Overload,
     admit,
-    find_approved,
     find_common_obstacle,
-    outlast_waits,
 )
 from rebalancer.admission.guards import GuardState
+from rebalancer.admission.lasting import find_approved, outlast_component, outlast_waits
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.rights import Rights
 from rebalancer.admission.written import NOT_READ, Written
@@ -26,9 +26,11 @@ from rebalancer.documents.status import StatusDocument
 from rebalancer.documents.waits import WHOLE_CLUSTER, HoldStatus
 from rebalancer.engine import Evaluation
 from rebalancer.model.breaker import BreakerState
-from rebalancer.model.reasons import Reason
+from rebalancer.model.facts import NOT_BY_ITSELF, End, Refusal
+from rebalancer.model.reasons import Reason, State
 from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.fates import Fates, Waits
+from rebalancer.planning.plan import ComponentPlan, Plan
 from rebalancer.policy import Guards, Mode, Policy
 
 
@@ -42,11 +44,67 @@ class _AsStored(Written, frozen=True, kw_only=True):
         return self.known
 
 
+class WouldWait(Refusal):
+    """What an eviction or a repair would wait for in another mode; in mode Observe the end of that helps nothing."""
+
+    named: Reason
+    message: str
+
+    @property
+    def reason(self) -> Reason:
+        """The reason of the wait."""
+        return self.named
+
+    def _end(self) -> End:
+        return NOT_BY_ITSELF
+
+    def __str__(self) -> str:
+        return f"{self.message}; and mode Observe evicts nothing"
+
+
+def foretell_plan(evaluation: Evaluation, status: StatusDocument) -> Plan:
+    """Return the evaluated plan as the next cycle carries it out; in mode Observe it says what would be, without end.
+
+    What a component waits for is said of its evictions, too: both name what ends last.
+    """
+    plan, now = evaluation.plan, evaluation.plan.made_at
+    context = find_context(evaluation, status)
+    if context.mode is Mode.OBSERVE:
+        fates = plan.fates.replace(lambda wait: _would_wait(wait.refusal))
+    else:
+        fates = foretell(evaluation, status)
+    common, approved = find_common_obstacle(context), find_approved(plan, evaluation.inputs.memory, context.mode)
+    before, after = (_find_first(known) for known in (plan.fates, fates))
+
+    def find_refusal(component: ComponentPlan) -> Refusal | None:
+        if component.refusal is not None and before.get(component.name) == component.refusal:
+            return after[component.name]
+        if context.mode is Mode.OBSERVE and component.refusal is not None and component.state is State.VIOLATED:
+            return _would_wait(component.refusal)
+        names = approved.components if approved is not None else None
+        return outlast_component(component, common, context.rights, names, now)
+
+    components = [structs.replace(one, refusal=find_refusal(one)) for one in plan.components]
+    return structs.replace(plan, fates=fates, components=tuple(components))
+
+
+def _find_first(fates: Fates) -> Mapping[str, Refusal]:
+    """Return what the first eviction of each component waits for that waits, by the name of the component."""
+    first: dict[str, Refusal] = {}
+    for kept in fates.waiting:
+        first.setdefault(kept.eviction.group, kept.refusal)
+    return first
+
+
+def _would_wait(refusal: Refusal) -> Refusal:
+    return refusal if refusal.end.is_never else WouldWait(refusal.reason, refusal.timeless)
+
+
 def foretell(evaluation: Evaluation, status: StatusDocument) -> Fates:
-    """Return the fates of the evaluated plan; in mode Observe those of planning: the plan says what would be."""
+    """Return the fates of the evaluated plan; in mode Observe what would go does, as far as these say."""
     plan = evaluation.plan
     if status.mode == Mode.OBSERVE:
-        return plan.fates
+        return outlast_waits(plan.fates, ModeObserves(), Rights(), None, plan.made_at)
     memory, context = evaluation.inputs.memory, find_context(evaluation, status)
     admission = admit(plan, evaluation.inputs.snapshot, memory, context, evaluation.view)
     fates = admission.fates

@@ -233,6 +233,7 @@ class Overview:
     def __init__(self, assessment: Assessment, plan: Plan, states: StateReasons) -> None:
         self._assessment = assessment
         self._states = states
+        self._decided = plan.fates.decided
         self._groups = {workload: group for group in reversed(plan.components) for workload in group.workloads}
         self._groups_of_limits = {limit.name: group for group in plan.components for limit in group.limits}
 
@@ -362,10 +363,22 @@ class Overview:
             constraints=constraints,
             limit_states=states,
             term_states=apart,
-            state=_resting_state(known, group),
+            state=self._find_resting_state(known, group),
             above=max(above, default=0) if is_violated else 0,
             group=group if is_violated else None,
         )
+
+    def _find_resting_state(self, known: set[State], group: ComponentPlan | None) -> RowState:
+        """Return what happens to a row whose rules have these states, of which nothing moves.
+
+        What is repaired in part waits for that: only what no eviction repairs cannot be repaired.
+        """
+        if not known & _BROKEN:
+            return RowState.UNKNOWN if State.UNKNOWN in known else RowState.SATISFIED
+        if group is None:
+            return RowState.REPORTED if known & _BROKEN == {State.VIOLATED} else RowState.UNREPAIRABLE
+        hopeless = group.state in {State.INFEASIBLE, State.UNFIXABLE} and not self._decided.get(group.name)
+        return RowState.UNREPAIRABLE if hopeless else RowState.WAITING
 
     def _constraint_states(self, group: EvaluatedGroup) -> Iterator[State]:
         return (self._states.for_constraint(group, evaluated).state for evaluated in (*group.hard, *group.soft))
@@ -405,15 +418,6 @@ def _selects(selection: Selection, row: _Row) -> bool:
         and (not state or (entry.violated or row.moving > 0 if state == VIOLATED else row.state == state))
         and (not selection.reason or row.reason == selection.reason)
     )
-
-
-def _resting_state(known: set[State], group: ComponentPlan | None) -> RowState:
-    """Return what happens to a row whose rules have these states, of which nothing moves."""
-    if not known & _BROKEN:
-        return RowState.UNKNOWN if State.UNKNOWN in known else RowState.SATISFIED
-    if group is None:
-        return RowState.REPORTED if known & _BROKEN == {State.VIOLATED} else RowState.UNREPAIRABLE
-    return RowState.UNREPAIRABLE if group.state in {State.INFEASIBLE, State.UNFIXABLE} else RowState.WAITING
 
 
 def _above_limit(limit: EvaluatedLimit) -> int:

@@ -32,7 +32,7 @@ from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot, get_known_time
 from rebalancer.model.words import format_rest, limit_name, short_key
 from rebalancer.planning.plan import ComponentPlan
-from rebalancer.planning.scope.components import current_counts
+from rebalancer.planning.scope.components import current_counts, is_violated
 from rebalancer.tracking.misplaced import find_misplaced
 
 _MOST: Final = 20
@@ -72,7 +72,8 @@ class RepairWait(CamelCaseStruct, frozen=True, kw_only=True):
     """A repair that does not go on: `reason` and `message` say why, `until` or `endsWith` until when.
 
     `violated` says what is to be repaired, `evictions` how many the whole repair takes, 0 where that is not known. Of
-    these `blocked` cannot be made, whatever is waited for. `stuck`: no eviction repairs any of it as things are.
+    these `blocked` cannot be made, whatever is waited for. `stuck`: no eviction repairs any of it as things are, and
+    none of its pods moves. `withoutNode`: no rule is violated, pods of it wait for a node.
 
     With `until` null and `endsWith` "" it does not end by itself. `then` is what follows, null where no eviction is
     decided yet.
@@ -84,6 +85,7 @@ class RepairWait(CamelCaseStruct, frozen=True, kw_only=True):
     evictions: Number = 0
     blocked: Number = 0
     stuck: bool = False
+    without_node: bool = False
     reason: Text
     message: str
     until: datetime | None
@@ -175,7 +177,8 @@ def repair_wait(repair: Repair, wait: Wait, moves: Sequence[Move]) -> RepairWait
         violated=tuple(_violations(group)),
         evictions=group.evictions,
         blocked=repair.numbers.blocked,
-        stuck=group.state is not State.VIOLATED and not repair.needed,
+        stuck=group.state is not State.VIOLATED and not repair.needed and not _moves(group, moves),
+        without_node=not is_violated(group.component),
         reason=refusal.reason,
         message=refusal.timeless,
         until=until,
@@ -183,6 +186,12 @@ def repair_wait(repair: Repair, wait: Wait, moves: Sequence[Move]) -> RepairWait
         usual=find_usual(moves, group.workloads) if refusal.end.of_move else None,
         then=next_move(first.pod, likely_domains(first.targets)) if first is not None else None,
     )
+
+
+def _moves(group: ComponentPlan, moves: Iterable[Move]) -> bool:
+    """Return whether a pod of a component moves: what comes of it is not known yet."""
+    moving = {move.workload for move in moves if move.in_flight}
+    return bool(moving) and not moving.isdisjoint(group.workloads)
 
 
 def _violations(group: ComponentPlan) -> Iterator[str]:

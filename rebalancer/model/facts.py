@@ -88,8 +88,11 @@ class Refusal(Fact):
     A class says when that ends by one of three: `ends`, an event with its fields as "when pod {self.pod} is gone",
     `ends_at`, the name of the field with the moment, or `ends_after`, that with the span. Where it takes more, it
     overrides `_end`.
+
+    `is_standing`: people have decided that nothing goes on before it ends, whatever else would end before.
     """
 
+    is_standing: ClassVar[bool] = False
     ends: ClassVar[str] = ""
     ends_at: ClassVar[str] = ""
     ends_after: ClassVar[str] = ""
@@ -135,3 +138,18 @@ def find_last(first: Refusal, following: Iterable[Refusal], said: datetime) -> R
         if one.end.is_last or (until is not None and later is not None and later > until):
             last, until = one, later
     return last
+
+
+def outlasts(common: Refusal, wait: Refusal, said: datetime) -> bool:
+    """Return whether what keeps everything back ends after another wait, as far as it is known when they are `said`.
+
+    Nobody knows when an event comes. What people have decided for all, and what only people end, is named before it:
+    the event alone lets nothing go.
+    """
+    end, last = wait.end, common.end.until(said)
+    until = end.until(said)
+    if until is not None:
+        return last is None or last > until
+    if end.is_never:
+        return False
+    return common.end.is_never if end.by_people else common.end.is_last or common.is_standing

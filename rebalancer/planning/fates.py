@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from rebalancer.model.facts import Refusal, find_last
+from rebalancer.model.facts import Refusal, find_last, outlasts
 from rebalancer.model.reasons import Reason
 from rebalancer.planning.eviction import Eviction
 
@@ -101,16 +101,13 @@ class Fates(Struct, frozen=True, dict=True):
         return Fates(tuple(rows))
 
     def outlast(self, find_later: Callable[[Eviction], Refusal | None], said: datetime) -> "Fates":
-        """Let those that wait until a moment wait for what ends later, or at no known time; `said` is when that was."""
-        rows = list(self.rows)
-        for place, fate in enumerate(rows):
-            until = fate.refusal.end.until(said) if isinstance(fate, Waits) and not isinstance(fate, Never) else None
-            later = find_later(fate.eviction) if until is not None else None
-            if until is not None and later is not None:
-                last = later.end.until(said)
-                if last is None or last > until:
-                    rows[place] = Waits(fate.eviction, later)
-        return Fates(tuple(rows))
+        """Let those that wait do so for what of this outlasts their own waits; `said` is when that was."""
+
+        def find_longer(wait: Waits) -> Refusal | None:
+            later = find_later(wait.eviction)
+            return later if later is not None and outlasts(later, wait.refusal, said) else None
+
+        return self.replace(find_longer)
 
     def replace(self, find_refusal: Callable[[Waits], Refusal | None]) -> "Fates":
         """Let those that wait do so for what this returns of them, None: as before."""

@@ -17,6 +17,9 @@ from rebalancer.reporting.acting import describe_missing_rights, find_hindrance
 NOT_NOW: Final = "cannot be repaired now"
 """What is said of a violation that evictions do not repair as things are; its reason names the way out."""
 
+WITHOUT_NODE: Final = "pods wait for a node"
+"""What is said of workloads of which no rule is violated: a constraint counts placed pods only."""
+
 _FOR_LONG: Final = timedelta(hours=1)
 """A domain that has been lost for longer may have been removed on purpose."""
 
@@ -156,10 +159,9 @@ def _rest(status: StatusDocument, figures: Figures) -> Headline:
         return Headline(Sign.VIOLATED, f"{_violated(figures)}, nothing is planned")
     if not figures.workloads:
         return Headline(Sign.NOTE, "No workload has a spread constraint or a limit yet")
-    # A constraint counts placed pods only: what is to be repaired is then that a pod finds no node.
-    reasons = sorted({wait.reason for wait in status.waits if not wait.violated})
+    reasons = sorted({wait.reason for wait in status.waits if wait.without_node})
     if reasons:
-        return Headline(Sign.NOTE, f"No rule is violated, but pods wait for a node ({', '.join(reasons)})")
+        return Headline(Sign.NOTE, f"No rule is violated, but {WITHOUT_NODE} ({', '.join(reasons)})")
     return Headline(Sign.GOOD, "Nothing is violated, nothing moves")
 
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -45,16 +46,20 @@ from rebalancer.documents.overview import VIOLATIONS, RowState
 from rebalancer.documents.page import PageDocument
 from rebalancer.documents.plan import PlannedGroup, plan_document
 from rebalancer.documents.status import StatusDocument
+from rebalancer.engine import Evaluation
 from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import Memory, MoveState, Reference
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import format_rest
 from rebalancer.planning.fates import Fates, Never, UnderWay, Waits
+from rebalancer.planning.plan import Plan
 from rebalancer.policy import Mode, Policy
 from rebalancer.policy.sections import Nodes
 from rebalancer.ports import Denial, EvictionAnswer, EvictionResult
 from rebalancer.reporting.headline import headlines
+from rebalancer.reporting.text.explanation import explanation_text
+from rebalancer.reporting.text.plan import PlanOptions, plan_text
 from rebalancer.reporting.text.report import report_text
 from rebalancer.reporting.text.status import status_text
 from rebalancer.simulator import ZONE, SimulatedCluster
@@ -190,6 +195,7 @@ def check(run: Run) -> None:
     check_fates(run.state)
     check_numbers(run.state, run.now)
     check_waits(run.state)
+    check_counted(run.state)
     check_lists(run.state)
     check_past(run.state)
     check_foretold(run)
@@ -291,6 +297,7 @@ def check_waits(state: LoopState) -> None:
         assert all(end is None or (pause.until is not None and end >= pause.until) for end in ends)
     if state.mode is Mode.OBSERVE or state.queue.rights.missing:
         assert not any(ends)
+    check_standing(state, status)
     assert page.overview is not None
     assert state.cycle is not None
     check_next(state, status)
@@ -309,6 +316,25 @@ def check_waits(state: LoopState) -> None:
         if row.state is RowState.WAITING and row.wait is None:
             named = {Reference(row.namespace, one.kind, one.name) for one in row.workloads}
             assert row.needed or not named or named & under_way, "it goes now, or another's pod moves for it"
+
+
+def check_standing(state: LoopState, status: StatusDocument) -> None:
+    """No wait names an end that does not help: a pause, or mode Observe, outlasts it; the numbers have its reason."""
+    pause, observes = state.in_force.pause, state.mode is Mode.OBSERVE
+    if pause is None and not observes:
+        return
+    assert state.cycle is not None
+    last = pause.until if pause is not None and not observes else None
+    waiting = find_account(state, state.cycle).fates.waiting
+    for fate in waiting:
+        end = fate.refusal.end
+        assert_lasts(end.until(state.cycle.plan.made_at), end.event, last)
+    for wait in status.waits:
+        if not wait.stuck:
+            assert_lasts(wait.until, wait.ends_with, last)
+    if observes or state.cycle.context.pause == pause:
+        reasons = Counter(fate.reason for fate in waiting)
+        assert all(status.refusals[reason] >= number for reason, number in reasons.items())
 
 
 def check_next(state: LoopState, status: StatusDocument) -> None:
@@ -352,7 +378,9 @@ def check_blocked(state: LoopState) -> None:
     for wait in status.waits:
         group = groups[wait.namespace, wait.workloads]
         assert (wait.blocked, wait.evictions) == (group.blocked, group.evictions)
-        assert wait.stuck == (group.state != State.VIOLATED and not group.now + group.waiting)
+        if not state.memory.in_flight:
+            assert wait.stuck == (group.state != State.VIOLATED and not group.now + group.waiting)
+        assert wait.without_node == group.without_node
         if len(group.workloads) == 1:
             said = explain(group, cycle)
             assert (f", {group.blocked} blocked" in said) == bool(group.blocked)
@@ -366,7 +394,34 @@ def check_blocked(state: LoopState) -> None:
     text = status_text(status, cycle.context.now)
     waiting = text.partition("\nWAITING\n")[2].partition("\n\n")[0]
     assert "blocked" not in re.sub(r"\d+ of them blocked", "", waiting)
-    assert ("\nCANNOT BE REPAIRED NOW\n" in text) == bool(stuck)
+
+
+def check_counted(state: LoopState) -> None:
+    """Compare figure and list of what cannot be repaired; workloads whose pods wait for a node violate nothing."""
+    status = status_document(state, "one", "policy.yaml")
+    assert state.cycle is not None
+    assert status.figures is not None
+    overview, stuck = state.cycle.overview, [one for one in status.waits if one.stuck]
+    account = find_account(state, state.cycle)
+    counted = overview.find_stuck(account.moving.keys())
+    assert len(counted) == status.figures.unrepairable
+    listed = [
+        {Reference(one.namespace, workload.kind, workload.name) for workload in one.workloads}
+        for one in stuck
+        if not one.without_node
+    ]
+    assert all(not counted.isdisjoint(workloads) for workloads in listed), "what is listed is counted"
+    planned = {workload for component in state.cycle.plan.components for workload in component.workloads}
+    if len(status.waits) < 20:
+        assert counted & planned <= frozenset().union(*listed), "what is counted is listed"
+    violated = {workload for group in state.cycle.assessment.groups if group.violated for workload in group.workloads}
+    for wait in status.waits:
+        if wait.without_node:
+            assert not wait.violated
+            assert violated.isdisjoint(Reference(wait.namespace, one.kind, one.name) for one in wait.workloads)
+    text = status_text(status, state.cycle.context.now)
+    assert ("\nCANNOT BE REPAIRED NOW\n" in text) == bool(listed)
+    assert ("\nPODS WAIT FOR A NODE\n" in text) == any(one.without_node for one in stuck)
 
 
 def explain(group: PlannedGroup, cycle: Cycle) -> str:
@@ -407,14 +462,50 @@ def check_foretold(run: Run) -> None:
         return  # a second later the API server is asked whether the right is there, and the status names where not
     status = status_document(state, "one", "policy.yaml")
     evaluation = evaluate_once(snapshot, state.in_force.policy, state.in_force.profile, state.memory)
-    foretold = Acting(str, status).admit(evaluation)
+    planned = Acting(str, status).admit(evaluation)
+    check_planned(run, planned, evaluation)
+    foretold = planned.fates
     if state.mode is Mode.OBSERVE:
-        assert foretold == evaluation.plan.fates
+        assert foretold.going == evaluation.plan.fates.going
+        assert [one.reason for one in foretold.kept] == [one.reason for one in evaluation.plan.fates.kept]
         return
     read_at = (run.now - run.snapshot.taken_at).total_seconds()
     following, _ = step(replace(state, turn=0), CycleDue(snapshot=snapshot, read_at=read_at), run.now)
     assert following.cycle is not None
     assert reasons_of(foretold) == reasons_of(find_account(following, following.cycle).fates)
+
+
+def check_planned(run: Run, plan: Plan, evaluation: Evaluation) -> None:
+    """`plan` and `explain` promise nothing before a pause ends, and nothing at all without one or in mode Observe."""
+    pause, observes = run.state.in_force.pause, run.state.mode is Mode.OBSERVE
+    if not observes and (pause is None or not pause.holds(plan.made_at)):
+        return
+    document = plan_document(plan, run.snapshot)
+    rows = [(one.until, one.ends_with) for one in document.waiting]
+    rows += [(one.until, one.ends_with) for one in document.groups if one.state == State.VIOLATED]
+    last = pause.until if pause is not None and not observes else None
+    for until, event in rows:
+        assert_lasts(until, event, last, observes=observes)
+    if last is None:
+        texts = [plan_text(document, PlanOptions(wide=True))]
+        texts += [
+            explanation_text(explain_workload(reference, evaluation.assessment, plan, run.snapshot))
+            for component in plan.components
+            if component.state is State.VIOLATED
+            for reference in component.workloads
+        ]
+        assert not any("goes on " in text or "at the earliest" in text for text in texts)
+
+
+def assert_lasts(until: datetime | None, event: str, last: datetime | None, *, observes: bool = False) -> None:
+    """Nothing ends before what keeps everything back does, `last`, None: never; a right may be missing longer."""
+    if last is None:
+        assert (until, event) == (None, "")
+    elif until is not None:
+        assert until >= last
+    else:
+        # A plan is approved after that moment, and a right is granted, at no known time.
+        assert not event or "when it is " in event or "may evict" in event
 
 
 def reasons_of(fates: Fates) -> Mapping[str, Reason | None]:

@@ -14,17 +14,14 @@ from rebalancer.admission.admit import (
     Admission,
     AdmissionContext,
     ApprovalUnread,
-    Approved,
     AwaitsApproval,
     BeyondApproval,
     NotProposed,
     Paused,
-    ThenApproval,
     admit,
-    find_approved,
-    outlast_waits,
 )
 from rebalancer.admission.approval import propose
+from rebalancer.admission.lasting import Approved, ThenApproval, find_approved, outlast_waits
 from rebalancer.admission.memory import update_memory
 from rebalancer.admission.rates import RateReached, TooManyInFlight
 from rebalancer.admission.rights import RightMissing, Rights

@@ -1,24 +1,26 @@
 """A plan does not say "moves now" of what the controller does not send: each thing that keeps it back is said."""
 
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from msgspec import structs
 
-from rebalancer.admission.admit import AdmissionContext
+from rebalancer.admission.admit import AdmissionContext, NotLasting
 from rebalancer.admission.approval import propose
 from rebalancer.admission.misplaced import ReplacementMisplaced
 from rebalancer.admission.pause import Pause
+from rebalancer.admission.rates import TooManyInFlight
 from rebalancer.admission.rights import RightMissing
 from rebalancer.controller.status import status_document
-from rebalancer.documents.next_cycle import foretell
+from rebalancer.documents.next_cycle import foretell, foretell_plan
 from rebalancer.documents.status import PauseStatus, StatusDocument
-from rebalancer.documents.waits import WHOLE_CLUSTER, HoldStatus, NamespaceHold, RepairWait, find_holds
+from rebalancer.documents.waits import WHOLE_CLUSTER, HoldStatus, NamespaceHold, RepairWait, describe_end, find_holds
 from rebalancer.engine import evaluate
 from rebalancer.model.breaker import BreakerCause, BreakerState, OpenCause
 from rebalancer.model.moves import NO_MEMORY, Memory, Reference, SentRequest
-from rebalancer.model.reasons import Reason
+from rebalancer.model.reasons import Reason, State
 from rebalancer.planning.fates import Fates
 from rebalancer.policy import Amount, Mode
 from tests.admission.test_admit import rules, skewed
@@ -134,3 +136,35 @@ def test_a_namespace_has_all_of_its_holds_and_first_what_ends_last() -> None:
         ("namespace shop", NOW, False),
         ("namespace web", LATER, False),
     ]
+
+
+@pytest.mark.parametrize(
+    ("status", "end"),
+    [
+        (a_status(paused=PauseStatus(until=None, reason="drill", by="alice")), (None, "")),
+        (a_status(paused=PauseStatus(until=LATER, reason="drill", by="alice")), (LATER, "")),
+        (a_status(Mode.OBSERVE), (None, "")),
+        (
+            a_status(Mode.APPROVE, paused=PauseStatus(until=LATER, reason="drill", by="alice")),
+            (None, f"when it is {LATER:%Y-%m-%d %H:%M:%SZ}, and somebody approves it"),
+        ),
+    ],
+)
+def test_what_waits_for_something_else_goes_on_when_the_hold_ends(
+    status: StatusDocument, end: tuple[datetime | None, str]
+) -> None:
+    """Evictions that planning holds back, and a component that waits without any: each ends with pause or approval."""
+    evaluation = evaluate(skewed(), rules())
+    plan = evaluation.plan
+    for own in (TooManyInFlight(1), NotLasting(timedelta(), "spread.for", timedelta(seconds=1))):
+        held = plan.fates.hold(lambda _, own=own: own)  # type: ignore[misc]
+        components = tuple(structs.replace(one, refusal=own, state=State.VIOLATED) for one in plan.components)
+        for fates in (held, Fates()):
+            known = structs.replace(plan, fates=fates, components=components)
+            said = foretell_plan(replace(evaluation, plan=known), status)
+            refusals = [one.refusal for one in said.fates.kept] + [one.refusal for one in said.components]
+            assert len(refusals) == len(fates.rows) + len(components)
+            assert {describe_end(one, NOW) for one in refusals} == {end}
+            if status.mode == Mode.OBSERVE:
+                assert {one.reason for one in refusals if one is not None} == {own.reason}
+                assert all(str(one).endswith("mode Observe evicts nothing") for one in refusals)

@@ -38,7 +38,9 @@ BUSY = Figures(
 )
 STILL = structs.replace(BUSY, violated=0, violated_constraints=0, violated_limits=0, moving=0, waiting=0, next_at=None)
 QUIET = structs.replace(STILL, unrepairable=0, blocked=0)
-WITHOUT_A_NODE = structs.replace(STATUS.waits[0], violated=(), evictions=0, reason="NoCapacity", ends_with="")
+WITHOUT_A_NODE = structs.replace(
+    STATUS.waits[0], violated=(), evictions=0, without_node=True, reason="NoCapacity", ends_with=""
+)
 APPROVAL = ApprovalStatus(
     hash="9cba2bd3",
     approved=False,

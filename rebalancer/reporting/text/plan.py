@@ -33,7 +33,7 @@ from rebalancer.documents.waits import MOST_LIKELY, LikelyDomains, shorten
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import TIMELESS
 from rebalancer.model.words import format_rest, name_list, plural, short_key
-from rebalancer.reporting.headline import NOT_NOW
+from rebalancer.reporting.headline import NOT_NOW, WITHOUT_NODE
 from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, join_lines, more_text, sections
 from rebalancer.reporting.text.resilience import changed_loss_text, unlisted_loss_lines
 
@@ -160,7 +160,7 @@ class _PlanText:
             yield f"{plural(len(others), 'violation')} {NOT_NOW} ({_reasons(others)})"
         without = [group for group in unknown if group.without_node]
         if without:
-            yield f"pods wait for a node ({_reasons(without)})"
+            yield f"{WITHOUT_NODE} ({_reasons(without)})"
 
     def _closing(self, has_groups: bool) -> Iterator[str]:
         satisfied, unplanned, unknown = self._plan.satisfied, self._plan.unplanned, len(self._plan.unknown)

@@ -21,6 +21,7 @@ from rebalancer.reporting.acting import (
 )
 from rebalancer.reporting.headline import (
     NOT_NOW,
+    WITHOUT_NODE,
     Sign,
     approval_sentences,
     approval_title,
@@ -59,8 +60,11 @@ def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLA
     """Return the lines of a status, to be shown again and again."""
     goes = goes_on(status)
     last = "" if goes else " IN THE LAST CYCLE"
-    waiting = [wait for wait in status.waits if not wait.stuck]
-    stuck = [wait for wait in status.waits if wait.stuck]
+    waits = {
+        "WAITING": [wait for wait in status.waits if not wait.stuck],
+        WITHOUT_NODE.upper(): [wait for wait in status.waits if wait.stuck and wait.without_node],
+        NOT_NOW.upper(): [wait for wait in status.waits if wait.stuck and not wait.without_node],
+    }
     named = [f"Cluster: {status.cluster}"] if status.cluster else []
     texts = (*named, f"Controller: {describe_controller(status, now)}")
     head = [layout.heading(line) for text in texts for line in layout.wrap(text)]
@@ -72,8 +76,10 @@ def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLA
         _titled(f"IN FLIGHT{last}", _MOVES, [_move(move, now, goes=goes) for move in status.in_flight], layout),
         _standing_lines(status, now, layout),
         _approval_lines(status.approval, now, layout),
-        _listed(f"WAITING{last}", [wait_sentence(wait, now, goes_on=goes) for wait in waiting], layout),
-        _listed(f"{NOT_NOW.upper()}{last}", [wait_sentence(wait, now, goes_on=goes) for wait in stuck], layout),
+        *(
+            _listed(f"{title}{last}", [wait_sentence(wait, now, goes_on=goes) for wait in listed], layout)
+            for title, listed in waits.items()
+        ),
         _listed(f"HOLDS{last}", [hold_sentence(hold, now, goes_on=goes) for hold in status.holds], layout),
         _titled("LAST MOVES", _MOVES, [_move(move, now) for move in _newest(status.last_moves)], layout),
         _resilience_lines(status, now, layout),

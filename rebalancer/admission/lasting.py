@@ -1,0 +1,116 @@
+"""What outlasts other waits: what keeps everything back, a missing right, and that nobody has approved it.
+
+Several things keep an eviction back at once, and it goes on when the last of them is over. So what is said of it names
+that one. Example: a budget would allow an eviction again in a minute; a pause ends at 14:00, so it waits for 14:00.
+"""
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import NamedTuple
+
+from rebalancer.admission.rights import Rights
+from rebalancer.model.facts import End, Refusal, outlasts
+from rebalancer.model.moves import Memory, make_token
+from rebalancer.model.reasons import Reason, State
+from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.fates import Fates
+from rebalancer.planning.plan import ComponentPlan, Plan
+from rebalancer.policy import Mode
+
+
+class ThenApproval(Refusal):
+    """A wait after which nothing goes on by itself: in mode Approve nobody has approved the eviction.
+
+    `named`, `message` and `event` are the reason, the sentence and the end of the wait.
+    """
+
+    named: Reason
+    message: str
+    event: str
+
+    @property
+    def reason(self) -> Reason:
+        """The reason of the wait."""
+        return self.named
+
+    def _end(self) -> End:
+        return End(event=f"{self.event}, and somebody approves it")
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class Approved(NamedTuple):
+    """What goes by an approval in mode Approve: `components` by name, and the pods with these UIDs."""
+
+    components: Collection[str]
+    uids: Collection[str]
+
+    def covers(self, eviction: Eviction) -> bool:
+        """Return whether this eviction goes once its waits are over."""
+        return eviction.group in self.components or eviction.pod.uid in self.uids
+
+
+def find_approved(plan: Plan, memory: Memory, mode: Mode) -> Approved | None:
+    """Return what goes by the approvals of the memory; None in a mode that needs none."""
+    if mode is not Mode.APPROVE:
+        return None
+    proposal, standing = memory.proposal, memory.standing
+    covered = {repair.component for repair in standing.coverage.repairs} if standing else ()
+    whole = {one.name for one in plan.components if make_token(one.name) in covered} if covered else ()
+    return Approved(whole, proposal.uids if proposal is not None and proposal.approved else ())
+
+
+def outlast_waits(
+    fates: Fates, common: Refusal | None, rights: Rights, approved: Approved | None, said: datetime
+) -> Fates:
+    """Return the fates in which nothing goes on before what keeps everything back, or a missing right, is over.
+
+    Of what nobody has approved the wait stays named, and ends with an approval, too.
+    """
+    outlasted = fates.outlast(lambda one: find_lasting(common, rights.find_missing(one.pod.namespace), said), said)
+    if approved is None:
+        return outlasted
+    return outlasted.replace(
+        lambda wait: None if approved.covers(wait.eviction) else await_approval_then(wait.refusal, said)
+    )
+
+
+def outlast_component(
+    component: ComponentPlan, common: Refusal | None, rights: Rights, approved: Collection[str] | None, said: datetime
+) -> Refusal | None:
+    """Return why a component without decided evictions is not repaired, by what ends last; None: it is.
+
+    `approved` are the names of the components that go by an approval, None where none is needed. An event that would
+    make evictions possible stays named: that is what to do, whatever else keeps everything back.
+    """
+    refusal = component.refusal
+    if refusal is None:
+        return None
+    lasting = find_lasting(common, rights.find_missing(component.component.namespace), said)
+    waits = component.state is State.VIOLATED or refusal.end.until(said) is not None
+    if waits and lasting is not None and outlasts(lasting, refusal, said):
+        refusal = lasting
+    if approved is not None and component.name not in approved:
+        refusal = await_approval_then(refusal, said)
+    return refusal
+
+
+def find_lasting(common: Refusal | None, missing: Refusal | None, said: datetime) -> Refusal | None:
+    """Return what ends last of what keeps everything back and of a missing right: the former, where both may.
+
+    Nobody knows when a right is granted: it outlasts a pause with an end, and not one without.
+    """
+    if missing is None or (common is not None and common.end.until(said) is None):
+        return common
+    return missing
+
+
+def await_approval_then(refusal: Refusal, said: datetime) -> Refusal:
+    """Return a wait that ends with an approval, too; one that has such an end, or none at all, as it is."""
+    until, event = refusal.end.until(said), refusal.end.event
+    if until is not None:
+        event = f"when it is {until:%Y-%m-%d %H:%M:%SZ}"
+    if refusal.reason is Reason.AWAITING_APPROVAL or not event:
+        return refusal
+    return ThenApproval(refusal.reason, refusal.timeless, event)
