@@ -119,11 +119,16 @@ class LimitChanged(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What is, or was, violated, as the last cycle has it that counted it; `dropped` says why no later one does."""
+    """What is, or was, violated, as the last cycle has it that counted it; `dropped` says why no later one does.
+
+    `was_satisfied`: the cycle before violated no rule of it. A constraint counts placed pods only: pods waited for a
+    node.
+    """
 
     evaluated: EvaluatedGroup | EvaluatedLimit | EvaluatedTerm
     causes: Causes
     dropped: Dropped | None = None
+    was_satisfied: bool = False
 
 
 class ViolationBegan(NamedTuple):
@@ -524,6 +529,12 @@ def find_subjects(assessment: Assessment, causes: Causes, tokens: frozenset[str]
         if (token := term_token(term)) in tokens:
             found[token] = Subject(term, causes)
     return found
+
+
+def is_group_satisfied(subject: Subject) -> bool:
+    """Return whether a subject is a group of which no constraint is violated: what it needs is a node for its pods."""
+    group = subject.evaluated
+    return isinstance(group, EvaluatedGroup) and not any(one.counts.violated for one in (*group.hard, *group.soft))
 
 
 def find_workloads(evaluated: EvaluatedGroup | EvaluatedLimit | EvaluatedTerm) -> Sequence[Reference]:

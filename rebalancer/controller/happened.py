@@ -39,6 +39,7 @@ from rebalancer.account.happened import (
     find_violations,
     find_whole,
     find_zones,
+    is_group_satisfied,
 )
 from rebalancer.account.people import Acts, find_people
 from rebalancer.admission.standing import NO_OUTCOME
@@ -148,9 +149,13 @@ def _subjects(before: Cycle | None, cycle: Cycle, policy_since: datetime) -> Fin
     """Return what finds the violated as the new cycle has them, or the last one, and why it was the last."""
 
     def find(tokens: frozenset[str]) -> Mapping[str, Subject]:
-        found = find_subjects(cycle.assessment, cycle.causes, tokens)
+        found = dict(find_subjects(cycle.assessment, cycle.causes, tokens))
+        if before is None:
+            return found
+        for token, earlier in find_subjects(before.assessment, before.causes, frozenset(found)).items():
+            found[token] = found[token]._replace(was_satisfied=is_group_satisfied(earlier))
         gone = tokens - found.keys()
-        if not gone or before is None:
+        if not gone:
             return found
         required = Requirements(cycle.assessment, cycle.view, cycle.evaluation.inputs.policy, policy_since)
         last = find_subjects(before.assessment, before.causes, gone)

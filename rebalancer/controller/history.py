@@ -23,7 +23,13 @@ from rebalancer.model.moments import seconds_of
 from rebalancer.model.moves import Memory
 
 _ENDS: Final = frozenset(
-    {EntryKind.SATISFIED, EntryKind.NO_LONGER_REQUIRED, EntryKind.ZONE_RETURNED, EntryKind.RESUMED}
+    {
+        EntryKind.SATISFIED,
+        EntryKind.NODE_FOUND,
+        EntryKind.NO_LONGER_REQUIRED,
+        EntryKind.ZONE_RETURNED,
+        EntryKind.RESUMED,
+    }
 )
 
 

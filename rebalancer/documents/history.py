@@ -26,6 +26,7 @@ _LASTING: Final = frozenset(
     {
         EntryKind.MOVED,
         EntryKind.SATISFIED,
+        EntryKind.NODE_FOUND,
         EntryKind.NO_LONGER_REQUIRED,
         EntryKind.END_UNKNOWN,
         EntryKind.RESUMED,
@@ -257,6 +258,18 @@ def _satisfied(entry: Entry) -> str:
     return f"{_subject(entry)}: {what}satisfied again after {_lasted(entry)}"
 
 
+def _without_node(entry: Entry) -> str:
+    if not entry.token:
+        return f"{plural(entry.number, 'more workload')} began to wait for a node"
+    return f"{_subject(entry)}: no rule is violated, but pods wait for a node: {entry.what}"
+
+
+def _node_found(entry: Entry) -> str:
+    if not entry.token:
+        return f"{plural(entry.number, 'more workload')} wait for a node no longer"
+    return f"{_subject(entry)}: no pod waits for a node any more after {_lasted(entry)}"
+
+
 def _dropped(entry: Entry) -> str:
     if not entry.token:
         return f"{plural(entry.number, 'more workload')} no longer required to satisfy a constraint or limit"
@@ -315,6 +328,8 @@ _TEXTS: Final[Mapping[str, Callable[[Entry], str]]] = {
     EntryKind.MOVED: _moved,
     EntryKind.VIOLATED: _violated,
     EntryKind.SATISFIED: _satisfied,
+    EntryKind.WITHOUT_NODE: _without_node,
+    EntryKind.NODE_FOUND: _node_found,
     EntryKind.NO_LONGER_REQUIRED: _dropped,
     EntryKind.END_UNKNOWN: _end_unknown,
     EntryKind.PAUSED: _paused,

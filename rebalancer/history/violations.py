@@ -11,7 +11,15 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
-from rebalancer.account.happened import Occurrence, Subject, ViolationBegan, ViolationEnded, find_open, find_workloads
+from rebalancer.account.happened import (
+    Occurrence,
+    Subject,
+    ViolationBegan,
+    ViolationEnded,
+    find_open,
+    find_workloads,
+    is_group_satisfied,
+)
 from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import EvaluatedGroup
 from rebalancer.assessment.causes import Causes, constraint_token, limit_token, term_token
@@ -48,9 +56,11 @@ def violation_entries(happened: Sequence[Occurrence], now: datetime) -> Iterator
     """Yield the entries about violations: those that ended, then those that began."""
     ended = [one for one in happened if isinstance(one, ViolationEnded)]
     begun = (one for one in happened if isinstance(one, ViolationBegan))
-    for kind in (EntryKind.END_UNKNOWN, EntryKind.NO_LONGER_REQUIRED, EntryKind.SATISFIED):
+    for kind in (EntryKind.END_UNKNOWN, EntryKind.NO_LONGER_REQUIRED, EntryKind.SATISFIED, EntryKind.NODE_FOUND):
         yield from _limit_entries(kind, (_end_entry(kind, one, now) for one in ended if _find_end(one) is kind), now)
-    yield from _limit_entries(EntryKind.VIOLATED, (_begin_entry(one, now) for one in begun), now)
+    entries = [_begin_entry(one, now) for one in begun]
+    for kind in (EntryKind.VIOLATED, EntryKind.WITHOUT_NODE):
+        yield from _limit_entries(kind, (one for one in entries if one.kind == kind), now)
 
 
 def still_open(before: Memory, after: Memory, happened: Iterable[Occurrence]) -> tuple[tuple[str, int], ...]:
@@ -134,14 +144,19 @@ def _limit_entries(kind: EntryKind, entries: Iterable[Entry], now: datetime) -> 
 
 def _begin_entry(began: ViolationBegan, now: datetime) -> Entry:
     violation = describe(began.subject) if began.subject is not None else _UNKNOWN
-    entry = _entry(EntryKind.VIOLATED, began.token, violation, now)
+    satisfied = began.subject is not None and is_group_satisfied(began.subject)
+    kind = EntryKind.WITHOUT_NODE if satisfied else EntryKind.VIOLATED
+    entry = _entry(kind, began.token, violation, now)
     return structs.replace(entry, what=violation.what, cause=violation.cause)
 
 
 def _find_end(ended: ViolationEnded) -> EntryKind:
     if ended.subject is None:
         return EntryKind.END_UNKNOWN
-    return EntryKind.SATISFIED if ended.subject.dropped is None else EntryKind.NO_LONGER_REQUIRED
+    if ended.subject.dropped is not None:
+        return EntryKind.NO_LONGER_REQUIRED
+    # What was gone before while its moves were in flight was violated until then.
+    return EntryKind.NODE_FOUND if ended.subject.was_satisfied and ended.gone is None else EntryKind.SATISFIED
 
 
 def _end_entry(kind: EntryKind, ended: ViolationEnded, now: datetime) -> Entry:

@@ -29,6 +29,7 @@ from rebalancer.controller.state import (
     RightsRead,
     Save,
 )
+from rebalancer.controller.status import status_document
 from rebalancer.documents.events import EventObjects, events_of
 from rebalancer.documents.history import AsOf, history_entry
 from rebalancer.documents.memory import memory_text, parse_memory
@@ -40,8 +41,18 @@ from rebalancer.model.moves import Memory
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, Policy
 from rebalancer.ports import MEMORY_KEY, HistoryError
+from rebalancer.reporting.text.status import status_text
 from rebalancer.simulator import HOSTNAME, ZONE, SimulatedCluster
-from tests.build import a_cluster, a_policy, away_from, change_specs, with_anti_affinity, with_owners
+from tests.build import (
+    a_cluster,
+    a_policy,
+    away_from,
+    change_specs,
+    with_anti_affinity,
+    with_nodes,
+    with_owners,
+    without_node,
+)
 from tests.controller.simulated import Simulation, eager
 from tests.history.build import AT, START, entry
 from tests.planning.clusters import returned
@@ -525,3 +536,28 @@ def test_violated_anti_affinity_begins_and_ends() -> None:
         assert (begun.kind, ended.kind) == (EntryKind.VIOLATED, kind)
         assert "Required podAntiAffinity over node to pods that match app=web: 2 pods in excess" in begun.what
         assert why in history_entry(ended).text
+
+
+def test_pods_that_wait_for_a_node_violate_nothing_and_have_one_later() -> None:
+    """Status and page say so in the same words; nothing was violated, so that nothing is satisfied again."""
+    placed = with_nodes(
+        a_cluster("ab", 1, {"a-1": 1, "b-1": 2}, spread={ZONE: 1}).snapshot(), {"a-1": {"pods": 1}, "b-1": {"pods": 1}}
+    )
+    first, second, third = placed.pods
+    waiting = replace(placed, pods=(first, second, without_node(third)))
+    state = replace(led(), in_force=InForce(policy=a_policy("mode: Observe"), policy_since=START))
+    state = after(state, CycleDue(snapshot=waiting))
+    text = status_text(status_document(state, "one", "policy.yaml"), START).replace("\xa0", " ")
+    assert "PODS WAIT FOR A NODE" in text
+    assert "CANNOT BE REPAIRED NOW" not in text
+    assert "0 cannot be repaired now" in text
+    state = after(state, CycleDue(snapshot=placed))
+    begun, ended = map(history_entry, [one for one in state.memory.outbox if one.namespace])
+    assert (begun.kind, ended.kind) == ("WithoutNode", "NodeFound")
+    assert begun.text.endswith("no rule is violated, but pods wait for a node: 1 pod without a node")
+    assert "no pod waits for a node any more after " in ended.text
+    many = [structs.replace(state.memory.outbox[-1], kind=one.kind, token="", number=9) for one in (begun, ended)]
+    assert [history_entry(one).text for one in many] == [
+        "9 more workloads began to wait for a node",
+        "9 more workloads wait for a node no longer",
+    ]

@@ -90,6 +90,8 @@ _RULE_SIGNS: Final = {
 _PAST_SIGNS: Final[Mapping[str, Sign]] = {
     EntryKind.VIOLATED: Sign.VIOLATED,
     EntryKind.SATISFIED: Sign.GOOD,
+    EntryKind.WITHOUT_NODE: Sign.NOTE,
+    EntryKind.NODE_FOUND: Sign.GOOD,
     EntryKind.PAUSED: Sign.PAUSE,
     EntryKind.POLICY_REFUSED: Sign.NONE,
     EntryKind.POLICY_MISSING: Sign.NONE,

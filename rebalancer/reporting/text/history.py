@@ -13,6 +13,7 @@ _TREND: Final = ("TIME", "VIOLATED WORKLOADS", "PODS ABOVE BOUNDS", "LARGEST SKE
 _STYLES: Final = {
     EntryKind.VIOLATED: Style.BAD,
     EntryKind.SATISFIED: Style.GOOD,
+    EntryKind.NODE_FOUND: Style.GOOD,
     EntryKind.PAUSED: Style.CAUTION,
     EntryKind.RESUMED: Style.GOOD,
     EntryKind.POLICY_REFUSED: Style.BAD,
