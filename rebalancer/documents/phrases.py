@@ -102,8 +102,10 @@ def took_text(outcome: str, began: datetime, seen: datetime, ready: datetime | N
 
     It is in whole seconds of both clocks: the history keeps no fractions, and status and page say the same.
     """
-    took = format_duration(timedelta(seconds=seconds_between(began, ready or seen)))
-    return f"at most {took}" if ready is None and outcome in SEEN_LATER else took
+    seconds = seconds_between(began, ready or seen)
+    if ready is None and outcome in SEEN_LATER:
+        return f"at most {format_duration(timedelta(seconds=max(1, seconds)))}"
+    return format_duration(timedelta(seconds=seconds))
 
 
 def past_moves(usual: _Took) -> str:

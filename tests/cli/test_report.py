@@ -38,8 +38,7 @@ LARGE = 600
 
 NONE = "All other workloads: none."
 ONLY_ALERTS = (
-    "1 other workload violates only constraints or limits that Rebalancer does not repair by eviction; "
-    "see rebalancer report."
+    "1 workload violates only constraints or limits that Rebalancer does not repair by eviction; see rebalancer report."
 )
 
 
@@ -156,7 +155,7 @@ def test_what_holds_is_counted_unless_a_soft_constraint_does_not(
     loose = write_policy(tmp_path, POLICY.replace("ACTION", "Alert").replace("<=1/2", "<=5/6"))
     flags = ["--policy", loose, *LATER]
     assert entry.main(["plan", "--snapshot", cluster, *flags]) == Exit.FINE
-    assert "\nNothing to repair.\n\n1 other workload satisfies all constraints and limits." in capsys.readouterr().out
+    assert "\nNothing to repair.\n\n1 workload satisfies all constraints and limits." in capsys.readouterr().out
     assert entry.main(["plan", "--snapshot", standing(tmp_path, {"a-0": 5, "b-0": 1}), *flags]) == Exit.FINE
     assert f"\n{ONLY_ALERTS}\n" in capsys.readouterr().out
 

@@ -43,7 +43,7 @@ class TestUnknown:
         state = spread("rack")
         told = self.says(state.items, "plan")
         assert "Nothing to repair is known." in told
-        assert "1 other workload is Unknown: no node that was read has the label" in told
+        assert "1 workload is Unknown: no node that was read has the label" in told
         assert "satisf" not in told
         (unknown,) = json.loads(self.says(state.items, "plan", "-o", "json"))["unknown"]
         assert unknown == {"namespace": "shop", "workload": {"kind": "Deployment", "name": "web"}}
@@ -55,7 +55,7 @@ class TestUnknown:
 
     def test_a_limit_over_it(self) -> None:
         state = spread(ZONE)
-        assert "1 other workload is Unknown" in self.says(state.items, "plan", policy=LIMIT)
+        assert "1 workload is Unknown" in self.says(state.items, "plan", policy=LIMIT)
         told = self.says(state.items, "explain", "pod/web-0", policy=LIMIT)
         assert "satisfied? Unknown no node that was read takes such pods and has the label rack" in told
         assert "that count this pod are satisfied is Unknown" in told
@@ -68,7 +68,7 @@ class TestUnknown:
         items = [item for item in spread(ZONE).items if item["kind"] != "Node"]
         told = self.says(items, "plan")
         assert "Unknown what is to be repaired: the snapshot has no Nodes." in told
-        assert "1 other workload is Unknown" in told
+        assert "1 workload is Unknown" in told
 
     def test_without_anything(self) -> None:
         told = self.says([], "plan")
@@ -78,5 +78,5 @@ class TestUnknown:
     def test_what_was_counted_is_satisfied(self) -> None:
         state = spread(ZONE)
         told = self.says(state.items, "plan")
-        assert "Nothing to repair. 1 other workload satisfies all constraints and limits." in told
+        assert "Nothing to repair. 1 workload satisfies all constraints and limits." in told
         assert "Satisfied: skew 0" in self.says(state.items, "explain", "pod/web-0")

@@ -82,3 +82,11 @@ def test_what_is_said_of_the_last_moves_is_true_of_each_however_long_the_next_on
     assert said.startswith("last one took " if len(seconds) == 1 else f"last {len(seconds)} took ")
     assert said.endswith(f"took {low}" if low == high else f"took {low} to {high}")
     assert end_text(None, "when pod web-1 is Ready", _NOW, usual) == f"goes on when pod web-1 is Ready ({said})"
+
+
+def test_what_was_seen_only_later_took_no_time_at_most_never() -> None:
+    """A move whose end the same second shows may have taken some of it; where it is known, it took none."""
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    assert took_text(MoveState.VERIFIED, at, at, None) == "at most 1s"
+    assert took_text(MoveState.VERIFIED, at, at + timedelta(seconds=9), None) == "at most 9s"
+    assert took_text(MoveState.VERIFIED, at, at + timedelta(seconds=9), at) == "0s"

@@ -6,7 +6,7 @@ their own. All signs of the map are ASCII, so that it is the same in every local
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import takewhile
 from typing import Final, NamedTuple
 
@@ -44,6 +44,9 @@ _SHORTEST_PREFIX: Final = 3
 """A shorter common beginning of names is not left out."""
 
 _GAP: Final = " | "
+_NEAR: Final = timedelta(minutes=2)
+"""The end of a wait that is nearer is written with its seconds."""
+
 _MARKS: Final = {State.VIOLATED: "!", State.UNFIXABLE: "x"}
 _NEVER: Final = frozenset({State.INFEASIBLE, State.UNFIXABLE})
 _NODE_SIGNS: Final = {
@@ -244,8 +247,14 @@ class _MapText:
         if zone.back is not None:
             titles.append(f"back {zone.back:%H:%M}")
         if zone.unsettled_until is not None:
-            titles.append(f"closed until {zone.unsettled_until:%H:%M}")
+            titles.append(f"closed until {self._clock(zone.unsettled_until)}")
         return titles
+
+    def _clock(self, end: datetime) -> str:
+        """Write when something ends, with seconds where that is near: without them it would be over already."""
+        at = self._words.now or self._document.at
+        is_near = at is not None and abs(end - at) < _NEAR
+        return f"{end:%H:%M:%S}" if is_near else f"{end:%H:%M}"
 
     def _node_name(self, node: MapNode) -> str:
         return node.name.removesuffix(self._node_suffix).removeprefix(self._node_prefix)

@@ -166,17 +166,18 @@ class _PlanText:
         satisfied, unplanned, unknown = self._plan.satisfied, self._plan.unplanned, len(self._plan.unknown)
         if has_groups:
             yield self._layout.paint(_WOULD_LEGEND if self._plan.idle else _LEGEND, Style.QUIET)
+        workload = "other workload" if has_groups else "workload"
         if satisfied:
             verb = "satisfies" if satisfied == 1 else "satisfy"
-            yield f"{plural(satisfied, 'other workload')} {verb} all constraints and limits."
+            yield f"{plural(satisfied, workload)} {verb} all constraints and limits."
         if unplanned:
             verb = "violates" if unplanned == 1 else "violate"
             which = "constraints or limits that Rebalancer does not repair by eviction; see rebalancer report"
-            yield f"{plural(unplanned, 'other workload')} {verb} only {which}."
+            yield f"{plural(unplanned, workload)} {verb} only {which}."
         if unknown:
             verb = "is" if unknown == 1 else "are"
             yield (
-                f"{plural(unknown, 'other workload')} {verb} {State.UNKNOWN}: no node that was read has the label of a "
+                f"{plural(unknown, workload)} {verb} {State.UNKNOWN}: no node that was read has the label of a "
                 "constraint or limit and takes the pods; see rebalancer report."
             )
         if not (satisfied or unplanned or unknown or self._plan.unread):
