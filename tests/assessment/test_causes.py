@@ -203,7 +203,7 @@ def test_a_deleted_node_is_lost_although_a_cordoned_one_of_its_zone_comes_back(s
 
 
 def test_a_deleted_node_that_was_replaced_is_not_lost_again_by_a_cordon() -> None:
-    """Its zone was cordoned later, and serves again: pods that came meanwhile went elsewhere, and no node is missing."""
+    """Its zone was cordoned later, and serves again: no node is missing, pods only came meanwhile."""
     gone = later(without(EVEN, "c-1"))
     node = structs.replace(EVEN.node["c-1"], uid="anew", created=gone.taken_at, ready_since=gone.taken_at)
     replaced = later(replace(gone, nodes=[*gone.nodes, structs.replace(node, created=gone.taken_at + SECOND)]))
