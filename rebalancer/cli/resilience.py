@@ -53,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
     if args.workload is not None:
         chosen = frozenset({_find_workload(args.workload, options.namespace, view)})
     phases = [Phase(args.phase)] if args.phase else list(Phase)
-    planned = frozenset(eviction.workload for eviction in cluster.evaluation.plan.fates.evictions)
+    decided = cluster.evaluation.plan.fates.decided.values()
+    planned = frozenset(eviction.workload for evictions in decided for eviction in evictions)
     document = lose_domains(view, args.key or [ZONE], chosen, phases, named=args.workload is not None, planned=planned)
     write_losses(document, cluster, options, wide=args.workload is not None)
     return Exit.FINE

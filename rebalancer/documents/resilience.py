@@ -28,8 +28,9 @@ class RemainingWorkload(CamelCaseStruct, frozen=True, kw_only=True):
     """A workload in a loss: of `wanted` pods `now` are Ready on other nodes at once.
 
     Once nothing moves any more, at least `guaranteed` run, whatever order and nodes kube-scheduler chooses, and at most
-    `possible`. `verdict` is `yes` where all come back for certain, `no` where not all can, `order` between. `reason`
-    says why not all do for certain, "" where they do.
+    `possible`. `verdict` is `yes` where all come back for certain, `no` where not all can, `order` between: the order of
+    deletions and placements decides then, or what `reason` names. `reason` says why not all do for certain, "" where
+    they do.
     """
 
     namespace: Text
@@ -87,7 +88,7 @@ class AddedNodes(CamelCaseStruct, frozen=True, kw_only=True):
 class ChangeThatHolds(CamelCaseStruct, frozen=True, kw_only=True):
     """A change with which a workload comes back whole for certain, whichever domain is lost, and no other has less.
 
-    `command` patches the constraints, "" where none changes. A patch starts a rollout: after it the numbers are to be
+    Without constraints and nodes: it does so without a change once the pods on `silentNodes` are replaced. `command` patches the constraints, "" where none changes. A patch starts a rollout: after it the numbers are to be
     computed again.
     """
 
@@ -101,12 +102,16 @@ class WorkloadChanges(CamelCaseStruct, frozen=True, kw_only=True):
 
     The kinds are nodeTaintsPolicy: Honor, a larger maxSkew, and up to 10 nodes more, in one domain or as many in each;
     two of them together where none alone holds. `complete` is false where the search was so long that it ended before.
+    `obstacle` is why no change was tried, "" where some were. `silentNodes` are not Ready now and have pods that will
+    be replaced: the changes hold while these nodes stay so, once those pods are deleted.
     """
 
     namespace: Text
     workload: WorkloadName
     changes: tuple[ChangeThatHolds, ...]
     complete: bool
+    obstacle: str = ""
+    silent_nodes: Number = 0
 
 
 class ResilienceDocument(CamelCaseStruct, frozen=True, kw_only=True):
@@ -116,7 +121,7 @@ class ResilienceDocument(CamelCaseStruct, frozen=True, kw_only=True):
     `notComputed` is how many are left out. No new nodes, no evictions of ours, and pods on a node become Ready.
     `changes` has the workloads that are not whole after a loss, the worst first; without a name in the command at most
     10, in large clusters none: of `changesNotComputed` workloads they were not found, as the search had to end.
-    `planned` counts those workloads that are not whole after a loss of which a repair moves pods.
+    `planned` counts those workloads that are not whole after a loss of which a repair moves pods, now or later.
     """
 
     api_version: str = API_VERSION
@@ -240,6 +245,8 @@ def _workload_changes(found: Changes, keys: Sequence[str], nodes: Mapping[str, N
         workload=workload_name(found.workload),
         changes=tuple(_change_that_holds(one, found, keys, nodes) for one in found.changes),
         complete=found.complete,
+        obstacle="" if found.obstacle is None else str(found.obstacle),
+        silent_nodes=found.silent,
     )
 
 

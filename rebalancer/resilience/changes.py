@@ -3,7 +3,8 @@
 Problem: which constraint to loosen, how far, or how many nodes to add. Idea: try changes of a kind, the cheapest first,
 and bound each loss with the change anew (`bounds`), the one first that refuted the last. The first change that holds is
 the cheapest that does: no order of the bounds in maxSkew or in nodes is assumed. It holds where the workload keeps all
-its pods after every loss, and no other workload has a lower guarantee than before.
+its pods after every loss, and no other workload has a lower guarantee than before. Nodes that are silent already are
+taken to stay so, and their pods to be replaced (`settled`): otherwise nothing were certain of these.
 
 Example: 4, 4 and 4 pods, maxSkew 1, the third zone silent. With nodeTaintsPolicy: Honor the lost zone is no domain; or
 maxSkew 6 lets 6 and 6 stand beside 0. Two kinds together are tried only if none alone holds.
@@ -18,6 +19,7 @@ from typing import Final
 
 from msgspec import Struct, structs
 
+from rebalancer.model.facts import Fact
 from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import Reference
 from rebalancer.model.spread import InclusionPolicy
@@ -35,7 +37,9 @@ from rebalancer.resilience.changed import (
 from rebalancer.resilience.competition import Competition
 from rebalancer.resilience.least_skews import find_least_skew
 from rebalancer.resilience.loss import Loss, lose
+from rebalancer.resilience.reason import StaysTerminating
 from rebalancer.resilience.rows import LostDomain, Verdict, choose_domains
+from rebalancer.resilience.settled import Settled, settle
 from rebalancer.scheduling.view import View
 
 MOST_NODES: Final = 10
@@ -63,12 +67,18 @@ Place = tuple[str, str, Phase]
 
 
 class Changes(Struct, frozen=True, kw_only=True, gc=False):
-    """The cheapest change of each kind that holds; `complete`: all were tried. `group` is that of the kind."""
+    """The cheapest change of each kind that holds; `complete`: all were tried. `group` is that of the kind.
+
+    A change of nothing is the only one where none is needed once the pods of the `silent` nodes are replaced.
+    `obstacle` is why no change was tried, None where some were.
+    """
 
     workload: Reference
     group: str
     changes: tuple[Change, ...]
     complete: bool
+    silent: int = 0
+    obstacle: Fact | None = None
 
 
 class WorkDoneError(Exception):
@@ -94,29 +104,44 @@ def find_all_changes(
         small = len(view.snapshot.pods) + len(view.snapshot.nodes) <= _LARGEST
         chosen = chosen[: _MOST_WORKLOADS if small else 0]
     found, left = list[Changes](), _WORK_OF_ALL
+    settled = settle(view) if chosen else Settled(view)
     for workload in chosen:
         work = _WORK if named else left
-        trials = _Trials(view, keys, phases, workload, failed[workload], work)
-        changes = _find_changes(trials)
+        trials = _Trials(settled.view, keys, phases, workload, failed[workload], work)
+        changes = _find_changes(trials, settled.silent)
         left -= work - max(0, trials.left)
         if named or changes.complete or changes.changes:
             found.append(changes)
     return found, len(failed) - len(found)
 
 
-def _find_changes(trials: "_Trials") -> Changes:
+def _find_changes(trials: "_Trials", silent: int) -> Changes:
     """Return what makes a workload whole, as far as the work suffices."""
     known = find_template(trials.workload, trials.view)
     found: list[Change] = []
-    complete = True
+    complete, obstacle = True, None
     try:
-        if not trials.is_hopeless():
-            for change in _Search(trials, known[1] if known is not None else PodTemplate()).find_cheapest():
+        obstacle = trials.find_obstacle()
+        if obstacle is None:
+            for change in _find_cheapest(trials, known[1] if known is not None else PodTemplate(), silent):
                 found.append(change)  # noqa: PERF402 - those found before the search ends are kept
     except WorkDoneError:
         complete = False
-    group = known[0].group if known is not None else ""
-    return Changes(workload=trials.workload, group=group, changes=tuple(found), complete=complete)
+    return Changes(
+        workload=trials.workload,
+        group=known[0].group if known is not None else "",
+        changes=tuple(found),
+        complete=complete,
+        silent=silent,
+        obstacle=obstacle,
+    )
+
+
+def _find_cheapest(trials: "_Trials", template: PodTemplate, silent: int) -> Iterator[Change]:
+    if silent and trials.holds(Change()):
+        yield Change()
+        return
+    yield from _Search(trials, template).find_cheapest()
 
 
 class _Trials:
@@ -163,17 +188,19 @@ class _Trials:
             if key in {"", place[0]}:
                 yield self.lose(place, change)
 
-    def is_hopeless(self) -> bool:
-        """Return whether no change helps: pods that are not replaced, or of which no bound says anything."""
+    def find_obstacle(self) -> Fact | None:
+        """Return why no change helps: pods that are not replaced, or of which no bound says anything."""
         for loss in self.lose_failed(Change()):
             own = [number for number, one in enumerate(loss.services) if one.workload == self.workload]
             services = [loss.services[number] for number in own]
-            if sum(one.bound + one.pending - one.wanted for one in services) < 0:
-                return True
+            kept = sum(one.wanted - one.bound - one.pending for one in services)
+            if kept > 0:
+                return StaysTerminating(kept)
             unknown = Competition(loss).unknown
-            if any(unknown.get(number) is not None for number in own):
-                return True
-        return False
+            obstacle = next((unknown[number] for number in own if unknown.get(number) is not None), None)
+            if obstacle is not None:
+                return obstacle
+        return None
 
     def holds(self, change: Change) -> bool:
         """Return whether the workload is whole after every loss, and others keep what they have without the change."""

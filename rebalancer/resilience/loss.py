@@ -50,7 +50,8 @@ class OnNodesNotReady(Fact):
     pods: int
 
     def __str__(self) -> str:
-        return f"{plural(self.pods, 'pod')} {'is' if self.pods == 1 else 'are'} on other nodes that are not Ready"
+        are = "is" if self.pods == 1 else "are"
+        return f"{plural(self.pods, 'pod')} {are} on other nodes that are not Ready: whether these come back decides"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,12 +100,13 @@ class Loss:
 
 
 def lose(view: View, nodes: frozenset[str], phase: Phase, *, drained: bool = False) -> Loss:
-    """Return what is left when these nodes are silent, or gone; pods that are terminating on others have ended.
+    """Return what is left when these nodes are silent, or gone; pods that are terminating on Ready ones have ended.
 
-    `drained` ones are cordoned, as silent ones are tainted, and each of their pods is replaced.
+    On others that are not Ready they stay: what they exclude stays excluded. `drained` ones are cordoned, as silent ones are tainted, and each of their pods is replaced.
     """
     ending = (pod for run in view.snapshot.runs if run.pods[0].terminating for pod in run.pods)
-    elsewhere = [pod for pod in ending if pod.node is not None and pod.node not in nodes]
+    staying_on = {*nodes, *(node.name for node in view.snapshot.nodes if not node.ready)}
+    elsewhere = [pod for pod in ending if pod.node is not None and pod.node not in staying_on]
     there = view.without(elsewhere) if elsewhere else view
     after = there.with_unreachable(nodes) if phase is Phase.SILENT else there.without_nodes(nodes)
     lasts = phase is Phase.SILENT and not drained

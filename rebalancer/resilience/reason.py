@@ -48,10 +48,11 @@ class StaysTerminating(Fact):
     pods: int
 
     def __str__(self) -> str:
+        text = f"a StatefulSet does not replace pods that are terminating: its {plural(self.pods, 'lost pod')}"
+        if self.pods == 1:
+            return f"{text} stays so until its Node object is deleted (kubectl delete node, once it is off for certain)"
         return (
-            f"a StatefulSet does not replace pods that are terminating: its {plural(self.pods, 'lost pod')} "
-            f"{'stays' if self.pods == 1 else 'stay'} so until their Node objects are deleted "
-            "(kubectl delete node, once these are off for certain)"
+            f"{text} stay so until their Node objects are deleted (kubectl delete node, once these are off for certain)"
         )
 
 

@@ -45,6 +45,16 @@ def test_report_and_simulate_print_the_same_rows(capsys: pytest.CaptureFixture[s
     assert {**documents[0], "changes": [], "planned": 0} == documents[2] == documents[1]["resilience"]
 
 
+def test_only_workloads_that_a_repair_moves_are_counted_as_such(capsys: pytest.CaptureFixture[str]) -> None:
+    """Not `cart`, of which `plan` says that its budget never allows it."""
+    assert main(["resilience", *READ, "-o", "json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert main(["plan", *READ, "-o", "json"]) == 0
+    groups = json.loads(capsys.readouterr().out)["groups"]
+    assert [len(groups), document["planned"]] == [4, 3]
+    assert document["planned"] == sum(group["now"] + group["waiting"] > 0 for group in groups)
+
+
 def test_a_report_has_the_losses_of_the_keys_and_workloads_that_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     """On request only; `failures` sums up the phases of each domain."""
     flags = ("report", *READ, "-l", "app=web", "-o", "json")

@@ -22,7 +22,7 @@ _COLUMNS: Final = ("SERVICE", "IF LOST", "LEFT AT ONCE", "LEFT THEN", "WHY NOT A
 
 _LEGEND: Final = (
     "LEFT AT ONCE: Ready on other nodes. LEFT THEN: once nothing moves any more, at least and at most; between these "
-    "the order of deletions and placements decides."
+    "the order of deletions and placements decides, or what WHY NOT ALL names."
 )
 
 _MOST_OTHERS: Final = 2
@@ -129,7 +129,7 @@ def _phase_text(phase: str, rows: Sequence[_Row], document: ResilienceDocument) 
     never = {(row.left.namespace, row.left.workload) for row in rows if row.left.verdict == "no"}
     numbers = {
         "cannot come back whole": len(never),
-        "may come back whole, as the order of placements has it": len(at_risk) - len(never),
+        "may come back whole": len(at_risk) - len(never),
         f"{'comes' if document.workloads == 1 else 'come'} back whole for certain": document.workloads - len(at_risk),
     }
     said = [f"{number} {words}" for words, number in numbers.items() if number]
@@ -193,10 +193,16 @@ def _changes_text(document: ResilienceDocument, most: int | None) -> Iterator[st
             "rebalancer plan says that this changes."
         )
     shown = document.changes[:most]
+    silent = max((found.silent_nodes for found in shown if not found.obstacle), default=0)
+    if silent:
+        yield (
+            f"{plural(silent, 'node')} {'is' if silent == 1 else 'are'} not Ready. Changes are computed for the time when "
+            f"the pods there have been deleted and replaced, if {'it stays' if silent == 1 else 'they stay'} so."
+        )
     for found in shown:
         name = f"{found.namespace}/{found.workload.name}"
         for number, change in enumerate(found.changes):
-            with_ = "or with" if number else f"{name} comes back whole with"
+            with_ = "or" if number else f"{name} comes back whole"
             yield f"{with_} {_change_text(change)}{':' if change.command else '.'}"
             if change.command:
                 words, flag, patch = change.command.partition(" -p ")
@@ -217,9 +223,11 @@ def _changes_text(document: ResilienceDocument, most: int | None) -> Iterator[st
 def _none_text(found: WorkloadChanges) -> str:
     if not found.complete:
         return "the search for changes ended before all were tried."
+    if found.obstacle:
+        return f"no change makes it whole for certain: {found.obstacle}."
     return (
-        "none of these changes makes it whole: nodeTaintsPolicy: Honor, a larger maxSkew, up to 10 nodes like those "
-        "that exist, or two kinds together."
+        "with its pods where they are now, none of these changes is proved to make it whole: nodeTaintsPolicy: Honor, a "
+        "larger maxSkew, up to 10 nodes like those that exist, or two kinds together."
     )
 
 
@@ -231,7 +239,8 @@ def _change_text(change: ChangeThatHolds) -> str:
         f"{fields} on its constraint{'' if len(keys) == 1 else 's'} over {' and '.join(keys)}"
         for fields, keys in over.items()
     ]
-    return " and ".join([*parts, *map(_nodes_text, change.nodes)])
+    parts += map(_nodes_text, change.nodes)
+    return f"with {' and '.join(parts)}" if parts else "without a change"
 
 
 def _fields_text(changed: ConstraintChange) -> str:
