@@ -28,9 +28,9 @@ class RemainingWorkload(CamelCaseStruct, frozen=True, kw_only=True):
     """A workload in a loss: of `wanted` pods `now` are Ready on other nodes at once.
 
     Once nothing moves any more, at least `guaranteed` run, whatever order and nodes kube-scheduler chooses, and at most
-    `possible`. `verdict` is `yes` where all come back for certain, `no` where not all can, `order` between: the order of
-    deletions and placements decides then, or what `reason` names. `reason` says why not all do for certain, "" where
-    they do.
+    `possible`. `verdict` is `yes` where all come back for certain, `no` where not all can, `order` between: the
+    order of deletions and placements decides then, or what `reason` names. `reason` says why not all do for certain, ""
+    where they do.
     """
 
     namespace: Text
@@ -88,8 +88,9 @@ class AddedNodes(CamelCaseStruct, frozen=True, kw_only=True):
 class ChangeThatHolds(CamelCaseStruct, frozen=True, kw_only=True):
     """A change with which a workload comes back whole for certain, whichever domain is lost, and no other has less.
 
-    Without constraints and nodes: it does so without a change once the pods on `silentNodes` are replaced. `command` patches the constraints, "" where none changes. A patch starts a rollout: after it the numbers are to be
-    computed again.
+    Without constraints and nodes: it does so without a change once the pods on `silentNodes` are replaced. `command`
+    patches the constraints, "" where none changes. A patch starts a rollout: after it the numbers are to be computed
+    again.
     """
 
     constraints: tuple[ConstraintChange, ...]

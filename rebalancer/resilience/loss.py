@@ -102,7 +102,8 @@ class Loss:
 def lose(view: View, nodes: frozenset[str], phase: Phase, *, drained: bool = False) -> Loss:
     """Return what is left when these nodes are silent, or gone; pods that are terminating on Ready ones have ended.
 
-    On others that are not Ready they stay: what they exclude stays excluded. `drained` ones are cordoned, as silent ones are tainted, and each of their pods is replaced.
+    On others that are not Ready they stay: what they exclude stays excluded. `drained` ones are cordoned, as silent
+    ones are tainted, and each of their pods is replaced.
     """
     ending = (pod for run in view.snapshot.runs if run.pods[0].terminating for pod in run.pods)
     staying_on = {*nodes, *(node.name for node in view.snapshot.nodes if not node.ready)}

@@ -21,6 +21,7 @@ from rebalancer.model.words import name_list, plural
 from rebalancer.scheduling.feasibility import FILTERS, feasible, prepare_filters
 from rebalancer.scheduling.node_resources_fit import NodeResourcesFit, Shortage, amount_of, find_shortages
 from rebalancer.scheduling.node_unschedulable import CORDONED, NodeUnschedulable
+from rebalancer.scheduling.place import most_likely, place
 from rebalancer.scheduling.plugin import Filter
 from rebalancer.scheduling.pod_topology_spread import PodTopologySpread
 from rebalancer.scheduling.rejections import Rejected, reject_nodes
@@ -38,6 +39,12 @@ _MOST_NAMED: Final = 3
 
 _MORE_SKEW: Final = 3
 """By how much more skew is tried."""
+
+CHANGES_TRIED: Final = _MORE_SKEW + 2
+"""Changes of one constraint that are tried at most."""
+
+_MOST_PLACED: Final = 20
+"""Pods that are placed for a change, beside the one that it is of: of more none is named."""
 
 _OTHERS: Final = tuple(plugin for plugin in FILTERS if plugin is not PodTopologySpread)
 
@@ -158,24 +165,34 @@ def _say_freed(nodes: Sequence[str], pod: Pod, view: View) -> str:
     return f"free {', '.join(parts)}{more}"
 
 
-def find_relaxed_constraint(pod: Pod, view: View) -> str:
-    """Return which change of one of its own constraints would let a node take a pod; "" where none was found."""
+def find_relaxed_constraint(pod: Pod, view: View, others: Sequence[Pod] = ()) -> str:
+    """Return which change of one of its own constraints would let a node take a pod; "" where none was found.
+
+    With `others`, which wait beside it and have the same constraints, all of them must be placed with the change.
+    """
     written = pod.spec.spread
+    if len(others) > _MOST_PLACED or any(other.spec.spread != written for other in others):
+        return ""
+    pods = (pod, *others)
     for number, constraint in enumerate(written):
         if constraint.when_unsatisfiable is not WhenUnsatisfiable.DO_NOT_SCHEDULE:
             continue
         key = constraint.topology_key
         domains = len(view.nodes.groups(key))
-        if not domains and _is_feasible_with(pod, view, (*written[:number], *written[number + 1 :])):
+        if not domains and _is_placed_with(pods, view, (*written[:number], *written[number + 1 :])):
             return f"correct the topologyKey {key}, or label the nodes: none has it"
         for changed, text in _changes(constraint, domains):
-            if _is_feasible_with(pod, view, (*written[:number], changed, *written[number + 1 :])):
+            if _is_placed_with(pods, view, (*written[:number], changed, *written[number + 1 :])):
                 return f"set {text} in its constraint over {key}"
     return ""
 
 
-def _is_feasible_with(pod: Pod, view: View, spread: tuple[SpreadConstraint, ...]) -> bool:
-    return bool(feasible(structs.replace(pod, spec=structs.replace(pod.spec, spread=spread)), view))
+def _is_placed_with(pods: Sequence[Pod], view: View, spread: tuple[SpreadConstraint, ...]) -> bool:
+    """Return whether pods with these constraints are placed, one after the other as the scheduler most likely would."""
+    changed = [structs.replace(pod, spec=structs.replace(pod.spec, spread=spread)) for pod in pods]
+    if not feasible(changed[0], view):
+        return False
+    return len(changed) == 1 or not place(changed, view, most_likely).pending
 
 
 def _changes(constraint: SpreadConstraint, domains: int) -> Iterator[tuple[SpreadConstraint, str]]:

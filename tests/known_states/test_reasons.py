@@ -123,6 +123,16 @@ def test_nodes_are_counted_by_what_rejects_each() -> None:
     )
 
 
+def test_pods_that_wait_are_told_both_remedies() -> None:
+    """Zone c is silent, and closes the others as long as it counts; with a change both pods are placed."""
+    state = Cluster(*zones(), namespace("shop"), *deployment(on=("a-0", "b-0", None, None)))
+    tainted(state.get("Node", "c-0"), "node.kubernetes.io/unreachable")
+    found, why = only_reason(state)
+    assert found is State.UNFIXABLE
+    assert why.startswith("NodesReject: no node takes the pending pod web-2: ")
+    assert why.endswith(f"1 is not Ready. Bring back c-0, or set nodeTaintsPolicy: Honor in its constraint over {ZONE}")
+
+
 def test_a_remedy_that_does_not_help_is_not_named() -> None:
     """The node of zone c is tainted, and too small besides."""
     state = cluster(deployment())

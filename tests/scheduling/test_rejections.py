@@ -315,6 +315,18 @@ def test_more_skew_is_tried_up_to_a_bound() -> None:
         assert find_relaxed_constraint(coming, View(snapshot(nodes, full))) == said
 
 
+def test_a_change_must_place_all_that_wait_beside_a_pod() -> None:
+    """Zone b takes none; of two pods that wait the second needs a larger maxSkew, and of many none is named."""
+    nodes = [node("a1", {ZONE: "a"}), node("b1", {ZONE: "b"}, pods=0)]
+    written = spread(selects=selector(app="web"))
+    coming = [pod({"app": "web"}, spec=PodSpec(spread=(written,))) for _ in range(23)]
+    view = View(snapshot(nodes, [pod({"app": "web"}, "a1")]))
+    assert find_relaxed_constraint(coming[0], view) == f"set maxSkew: 2 in its constraint over {ZONE}"
+    assert find_relaxed_constraint(coming[0], view, coming[1:2]) == f"set maxSkew: 3 in its constraint over {ZONE}"
+    assert find_relaxed_constraint(coming[0], view, coming[1:]) == ""
+    assert find_relaxed_constraint(coming[0], view, [pod({"app": "web"})]) == ""
+
+
 def test_a_reason_of_the_pod_is_not_said_of_its_nodes() -> None:
     unbound = "pod has unbound immediate PersistentVolumeClaims"
     assert str(Rejection("VolumeBinding", unbound, 3)) == f"3 are ruled out: {unbound}"

@@ -3,7 +3,7 @@
 It is shown by one pod, as the scheduler would report it: a pending one, else one of the fullest domain that would be
 evicted. Where the scheduler could place that one somewhere, though where it does not help, the nodes of the domains
 that take no more are looked at. What would open a node is named only where that was tried, and a placement of all pods
-exists then.
+exists then; a change of a constraint only where all pods that wait are placed with it.
 """
 
 from collections import Counter
@@ -25,7 +25,13 @@ from rebalancer.planning.search.limits import SearchBudget, SearchLimitReached
 from rebalancer.scheduling.feasibility import FILTERS
 from rebalancer.scheduling.node_index import required_part
 from rebalancer.scheduling.node_resources_fit import NodeResourcesFit
-from rebalancer.scheduling.openings import admitted_by_spread, find_opening, uncordoned
+from rebalancer.scheduling.openings import (
+    CHANGES_TRIED,
+    admitted_by_spread,
+    find_opening,
+    find_relaxed_constraint,
+    uncordoned,
+)
 from rebalancer.scheduling.pod_topology_spread import PodTopologySpread
 from rebalancer.scheduling.preemption import describe_preemptions, find_preemptions, has_lower_pods
 from rebalancer.scheduling.rejections import (
@@ -236,8 +242,26 @@ class Explanations:
             pending=example.pending,
             preempts=self._describe_preemption(example, rejected, wanted) if example.name else "",
             absent=tuple(_find_absent(nodes.sample, closed, view)),
-            remedy=_find_remedy(rejected, wanted, example, nodes.helps) if self._may_look(len(wanted)) else "",
+            remedy=self._find_remedy(rejected, wanted, example, nodes),
         )
+
+    def _find_remedy(
+        self, rejected: Sequence[Rejected], wanted: frozenset[str], example: _Example, nodes: ClosedNodes
+    ) -> str:
+        """Return what opens enough nodes, and for pods that wait also which constraint would have to change."""
+        opening = _find_opening(rejected, wanted, example, nodes.helps) if self._may_look(len(wanted)) else ""
+        remedy = ", or ".join(filter(None, (opening, self._find_relaxed(rejected, example, nodes.pending))))
+        return f"{remedy[:1].upper()}{remedy[1:]}"
+
+    def _find_relaxed(self, rejected: Sequence[Rejected], example: _Example, pending: Sequence[Pod]) -> str:
+        """Return which change of a constraint lets nodes take all pods that wait; "" where none was found."""
+        if not example.pending or not any(isinstance(row.plugin, PodTopologySpread) for row in rejected):
+            return ""
+        view, tried = example.view, CHANGES_TRIED * len(example.pod.spec.spread)
+        others = [pod for pod in pending if pod.uid != example.pod.uid]
+        if not self._may_look(tried * len(view.nodes.names) * len(pending)):
+            return ""
+        return find_relaxed_constraint(example.pod, view, others)
 
     def _describe_preemption(self, example: _Example, rejected: Sequence[Rejected], wanted: frozenset[str]) -> str:
         """Say what would be preempted for a pod that every node rejects; "" where nothing, or no more may be tried.
@@ -334,7 +358,7 @@ def _examples(nodes: ClosedNodes) -> Iterator[_Example]:
             yield _Example(made, view.without([pod]), pod.name)
 
 
-def _find_remedy(rejected: Sequence[Rejected], wanted: frozenset[str], example: _Example, helps: Trial) -> str:
+def _find_opening(rejected: Sequence[Rejected], wanted: frozenset[str], example: _Example, helps: Trial) -> str:
     """Return what opens enough nodes, "" where nothing that was tried does."""
     pod, view = example.pod, example.view
 
@@ -342,10 +366,9 @@ def _find_remedy(rejected: Sequence[Rejected], wanted: frozenset[str], example: 
         return helps(_count_places(nodes, pod, view))
 
     try:
-        text = find_opening(rejected, wanted, pod, view, is_enough)
+        return find_opening(rejected, wanted, pod, view, is_enough)
     except SearchLimitReached:
         return ""
-    return f"{text[:1].upper()}{text[1:]}"
 
 
 def _count_places(nodes: Sequence[str], pod: Pod, view: View) -> Mapping[str, int]:

@@ -196,8 +196,8 @@ def _changes_text(document: ResilienceDocument, most: int | None) -> Iterator[st
     silent = max((found.silent_nodes for found in shown if not found.obstacle), default=0)
     if silent:
         yield (
-            f"{plural(silent, 'node')} {'is' if silent == 1 else 'are'} not Ready. Changes are computed for the time when "
-            f"the pods there have been deleted and replaced, if {'it stays' if silent == 1 else 'they stay'} so."
+            f"{plural(silent, 'node')} {'is' if silent == 1 else 'are'} not Ready. Changes are computed for the time "
+            f"when the pods there have been deleted and replaced, if {'it stays' if silent == 1 else 'they stay'} so."
         )
     for found in shown:
         name = f"{found.namespace}/{found.workload.name}"
@@ -226,8 +226,8 @@ def _none_text(found: WorkloadChanges) -> str:
     if found.obstacle:
         return f"no change makes it whole for certain: {found.obstacle}."
     return (
-        "with its pods where they are now, none of these changes is proved to make it whole: nodeTaintsPolicy: Honor, a "
-        "larger maxSkew, up to 10 nodes like those that exist, or two kinds together."
+        "with its pods where they are now, none of these changes is proved to make it whole: nodeTaintsPolicy: Honor, "
+        "a larger maxSkew, up to 10 nodes like those that exist, or two kinds together."
     )
 
 

@@ -52,23 +52,23 @@ def test_what_was_not_tried_is_said() -> None:
         "Changes of 3 more workloads were not searched for, or not shown: name one of them.\n"
     )
     assert changes_text().startswith(
-        "shop/web: with its pods where they are now, none of these changes is proved to make it whole: nodeTaintsPolicy: "
+        "shop/web: with its pods where they are now, none of these changes is proved to make it whole: "
     )
 
 
 def test_an_obstacle_is_named_instead_of_changes_that_were_not_tried() -> None:
     """Nothing is denied of them."""
     assert changes_text(obstacle=StaysTerminating(1), silent=2) == (
-        "shop/web: no change makes it whole for certain: a StatefulSet does not replace pods that are terminating: its 1 "
-        "lost pod stays so until its Node object is deleted (kubectl delete node, once it is off for certain).\n"
+        "shop/web: no change makes it whole for certain: a StatefulSet does not replace pods that are terminating: its "
+        "1 lost pod stays so until its Node object is deleted (kubectl delete node, once it is off for certain).\n"
     )
 
 
 def test_changes_say_which_nodes_are_taken_to_stay_silent() -> None:
     """Also where none is needed then."""
     assert changes_text(Change(), silent=1) == (
-        "1 node is not Ready. Changes are computed for the time when the pods there have been deleted and replaced, if it "
-        "stays so.\nshop/web comes back whole without a change.\n"
+        "1 node is not Ready. Changes are computed for the time when the pods there have been deleted and replaced, if "
+        "it stays so.\nshop/web comes back whole without a change.\n"
     )
 
 
