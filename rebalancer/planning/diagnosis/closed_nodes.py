@@ -61,6 +61,9 @@ _MOST_DRY_RUNS: Final = 100
 _LOOKS_OF_DRY_RUN: Final = 500
 """To try preemption on a node takes as long as to look at so many, half a millisecond."""
 
+_SHARE_OF_CHANGES: Final = 4
+"""For changes of constraints this share of the nodes is looked at besides."""
+
 _OTHERS: Final = tuple(plugin for plugin in FILTERS if plugin is not PodTopologySpread)
 
 
@@ -200,6 +203,8 @@ class Explanations:
     def __init__(self, nodes: int) -> None:
         """Take at how many nodes may be looked."""
         self.budget = SearchBudget(nodes)
+        # Its own: what one component's constraints would have to be takes no explanation from another.
+        self._changes = SearchBudget(nodes // _SHARE_OF_CHANGES)
         self._known: dict[str, NodesTakeNoMore | DomainsCordoned] = {}
         # In a zone that is down thousands of workloads request the same and are closed out of the same nodes.
         self._rejected: dict[tuple[Hashable, frozenset[str]], _Rejections] = {}
@@ -259,7 +264,9 @@ class Explanations:
             return ""
         view, tried = example.view, CHANGES_TRIED * len(example.pod.spec.spread)
         others = [pod for pod in pending if pod.uid != example.pod.uid]
-        if not self._may_look(tried * len(view.nodes.names) * len(pending)):
+        try:
+            self._changes.spend(tried * len(view.nodes.names) * len(pending))
+        except SearchLimitReached:
             return ""
         return find_relaxed_constraint(example.pod, view, others)
 
