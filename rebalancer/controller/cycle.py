@@ -45,6 +45,7 @@ from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.fates import Fates
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.planner import find_relaxations
+from rebalancer.policy import Mode
 from rebalancer.ports import ReplicaCount, count_pods
 from rebalancer.reporting.acting import describe_mode, find_idle
 from rebalancer.resilience.comparison import Effect, find_effect
@@ -203,7 +204,10 @@ class Cycle:
     @cached_property
     def account(self) -> Account:
         """What becomes of the plan, before anything is requested."""
-        common, rights = find_common_obstacle(self.context), self.context.rights
+        # In Observe nothing goes when a pause ends.
+        observes = self.context.mode is Mode.OBSERVE
+        common = find_common_obstacle(replace(self.context, pause=None) if observes else self.context)
+        rights = self.context.rights
         approved = find_approved(self.plan, self.memory, self.context.mode)
         return Account(
             plan=self.plan,

@@ -109,7 +109,7 @@ def test_pods_on_other_nodes_that_are_not_ready_are_not_counted_on() -> None:
     nodes = tuple(structs.replace(node, ready=node.name != "a-1") for node in snapshot.nodes)
     _, certain, best, verdict, reason = said(left(replace(snapshot, nodes=nodes), "c", Phase.GONE))
     assert (certain, best, verdict) == (6, 12, "order")
-    assert reason == "2 pods are on other nodes that are not Ready"
+    assert reason == "2 pods are on other nodes that are not Ready: whether these come back decides"
 
 
 def test_of_too_many_pods_no_order_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,4 +142,4 @@ def test_pods_of_a_node_that_is_not_ready_are_not_left_at_once() -> None:
     snapshot = with_node(even(1), "b-1", ready=False)
     row = left(snapshot, "c", Phase.GONE)
     assert (row.now, row.wanted) == (6, 12)
-    assert str(row.reason) == "2 pods are on other nodes that are not Ready"
+    assert str(row.reason) == "2 pods are on other nodes that are not Ready: whether these come back decides"
