@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from rebalancer.model.reasons import FindingKind, Reason, State
+from rebalancer.planning.diagnosis import closed_nodes
 from tests.cli.files import ready_nodes
 from tests.control_plane.manifests import ZONE
 from tests.control_plane.resources import Manifest
@@ -131,6 +132,14 @@ def test_pods_that_wait_are_told_both_remedies() -> None:
     assert found is State.UNFIXABLE
     assert why.startswith("NodesReject: no node takes the pending pod web-2: ")
     assert why.endswith(f"1 is not Ready. Bring back c-0, or set nodeTaintsPolicy: Honor in its constraint over {ZONE}")
+
+
+def test_where_too_many_nodes_would_be_looked_at_no_change_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The nodes to bring back are named all the same."""
+    monkeypatch.setattr(closed_nodes, "_SHARE_OF_CHANGES", 10**9)
+    state = Cluster(*zones(), namespace("shop"), *deployment(on=("a-0", "b-0", None, None)))
+    tainted(state.get("Node", "c-0"), "node.kubernetes.io/unreachable")
+    assert only_reason(state)[1].endswith("1 is not Ready. Bring back c-0")
 
 
 def test_a_remedy_that_does_not_help_is_not_named() -> None:

@@ -29,7 +29,8 @@ def test_the_wait_that_ends_last_is_said() -> None:
     for later in (paused(4), paused(5), None):
         assert outlasted(waits, later) == waits
     event = Waits(ONE, NotProposedYet())
-    others = (Goes(ONE), UnderWay(ONE), Never(ONE, paused(5)), event)
+    assert outlasted(event, paused(6)) == Waits(ONE, paused(6)), "while people hold everything, no event lets it go"
+    others = (Goes(ONE), UnderWay(ONE), Never(ONE, paused(5)))
     assert [outlasted(fate, paused(6)) for fate in others] == list(others)
 
 
