@@ -42,6 +42,28 @@ def add_arguments(parser: Parser) -> None:
         nargs="*",
         help="manifests in YAML or JSON, a folder of them, or - for what kustomize or helm template print",
     )
+    _add_cluster_arguments(parser)
+    parser.add_argument(
+        "--fail-on",
+        metavar="SEVERITY",
+        choices=[*Severity, _NEVER],
+        default=Severity.ERROR,
+        help="exit with 3 if there is a finding of this severity or a worse one: error, warning, info or never "
+        "(default: error)",
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FORMAT",
+        choices=_FORMATS,
+        default=_FORMATS[0],
+        help="text, json, yaml or sarif (default: text)",
+    )
+    add_color_argument(parser)
+
+
+def _add_cluster_arguments(parser: Parser) -> None:
+    """Declare the flags that name the cluster where the manifests will run."""
     add_snapshot_argument(
         parser,
         "the cluster where they will run, as kubectl get … -o json prints it; without it, and without --context and "
@@ -62,23 +84,6 @@ def add_arguments(parser: Parser) -> None:
         default=[],
         help="also say whether a drain of these nodes of the cluster ends; then no FILE is needed",
     )
-    parser.add_argument(
-        "--fail-on",
-        metavar="SEVERITY",
-        choices=[*Severity, _NEVER],
-        default=Severity.ERROR,
-        help="exit with 3 if there is a finding of this severity or a worse one: error, warning, info or never "
-        "(default: error)",
-    )
-    parser.add_argument(
-        "-o",
-        "--output",
-        metavar="FORMAT",
-        choices=_FORMATS,
-        default=_FORMATS[0],
-        help="text, json, yaml or sarif (default: text)",
-    )
-    add_color_argument(parser)
 
 
 def run(args: argparse.Namespace) -> int:
