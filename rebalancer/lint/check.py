@@ -45,7 +45,7 @@ def lint(
     else:
         findings += [one for manifest in manifests.workloads for one in check_rollouts(manifest, ground)]
         missing = list(check_domains(ground))
-        known = [one.manifest for one in missing if one.severity is Severity.ERROR]
+        known = {one.manifest for one in missing if one.severity is Severity.ERROR}
         findings += [*missing, *check_placement(ground, known), *check_drain(ground, drained, source)]
     return sort_findings(findings)
 

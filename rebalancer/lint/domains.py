@@ -1,4 +1,4 @@
-"""Topology keys that no node of the cluster has, and domains that are too few for anti-affinity."""
+"""Topology keys that no node of the cluster has."""
 
 from collections.abc import Iterator
 
@@ -7,12 +7,11 @@ from rebalancer.lint.finding import Finding, Operation, Rule, Severity
 from rebalancer.lint.ground import Ground
 from rebalancer.lint.keys import topology_keys
 from rebalancer.lint.manifest import Manifest, Path
-
-_WITHOUT_NODES = "whenUnsatisfiable"
+from rebalancer.model.spread import WhenUnsatisfiable
 
 
 def check_domains(ground: Ground) -> Iterator[Finding]:
-    """Yield the keys of hard rules that no node has."""
+    """Yield the keys of rules that no node has: an error where the rule admits no node then."""
     there = frozenset[str]().union(*(node.labels for node in ground.snapshot.nodes))
     for manifest in ground.manifests.workloads:
         for path, key in topology_keys(manifest):
@@ -21,7 +20,7 @@ def check_domains(ground: Ground) -> Iterator[Finding]:
 
 
 def _missing(manifest: Manifest, path: Path, key: str, meant: str | None) -> Finding:
-    hard = manifest.find((*path[:-1], _WITHOUT_NODES)) == "DoNotSchedule"
+    hard = manifest.find((*path[:-1], "whenUnsatisfiable")) == WhenUnsatisfiable.DO_NOT_SCHEDULE
     together = "podAffinity" in path and "requiredDuringSchedulingIgnoredDuringExecution" in path
     effect = "no pod finds a node" if hard or together else "the rule does nothing"
     return Finding(
