@@ -173,6 +173,16 @@ def test_a_zone_is_lost_once_and_back_once_however_its_nodes_go() -> None:
         assert said[1].startswith("zone c is back, after ")
 
 
+def test_status_and_history_name_the_same_time_of_a_loss() -> None:
+    """That of the node's condition, though the cycle that sees it comes later; the return says how long it was."""
+    silent = away(SNAPSHOT, C, ready=False, lost_since=SNAPSHOT.taken_at + timedelta(seconds=40))
+    state = looks(a_limit("<=5/9"), SNAPSHOT, silent, SNAPSHOT)
+    lost, back = (history_entry(entry) for entry in state.memory.outbox if "Zone" in entry.kind)
+    assert show(looks(a_limit("<=5/9"), SNAPSHOT, silent))[1].startswith(f"! Zone eu-1c lost at {lost.at:%H:%M:%S} UTC")
+    assert f"{lost.at:%H:%M:%S}" == "00:00:40"
+    assert back.text == "zone eu-1c is back, after 1m20s"
+
+
 def looks(policy: Policy, *snapshots: Snapshot) -> LoopState:
     """Return the state after cycles that are a minute apart, each with its snapshot."""
     start = snapshots[0].taken_at
