@@ -53,7 +53,9 @@ class RateReached(Refusal):
     def __str__(self) -> str:
         if self.is_behind:
             return f"{self.timeless}, and others may go before it"
-        return self.timeless if self.left is None else f"{self.timeless}: {format_rest(self.left)} left"
+        if self.left is None:
+            return self.timeless
+        return f"{self.timeless}: {format_rest(self.left)} {'at the earliest' if self.waiting > 1 else 'left'}"
 
     @property
     def timeless(self) -> str:

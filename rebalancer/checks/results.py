@@ -29,6 +29,9 @@ EVICT: Final = "evict"
 """The right to evict; all others are rights to read."""
 
 
+_MEANT: Final = "--controller-namespace says which one is meant"
+
+
 class Outcome(StrEnum):
     """What a check has found."""
 
@@ -65,9 +68,13 @@ def check_server(version: Version) -> Result:
     return Result("API server", Outcome.OK, f"Kubernetes {version}, whose scheduler is modelled")
 
 
-def check_controller(status: StatusDocument | None, lease: LeaseStatus, namespace: str, now: datetime) -> Result:
-    """Return whether a controller leads and ends its cycles."""
+def check_controller(
+    status: StatusDocument | None, lease: LeaseStatus, namespace: str, now: datetime, *, elsewhere: str = ""
+) -> Result:
+    """Return whether a controller leads and ends its cycles; where none has, `elsewhere` says where one writes."""
     if status is None or status.last_cycle is None:
+        if elsewhere:
+            return Result("controller", Outcome.WRONG, f"none has run in namespace {namespace}; {elsewhere}", _MEANT)
         remedy = "apply deploy/ or install the chart, or name its namespace with --controller-namespace"
         return Result("controller", Outcome.WRONG, f"none has run in namespace {namespace}", remedy)
     if not lease.holder:
@@ -77,6 +84,12 @@ def check_controller(status: StatusDocument | None, lease: LeaseStatus, namespac
     outcome = Outcome.WRONG if find_trouble(status, now) else Outcome.OK
     remedy = "see the log of its pod" if outcome is Outcome.WRONG else ""
     return Result("controller", outcome, describe_controller(status, now), remedy)
+
+
+def pass_over_rights(namespace: str) -> Result:
+    """Return that nobody was asked about the rights of an account where no controller runs."""
+    text = f"namespace {namespace} has no controller, and the account of another one was not asked about"
+    return Result("rights", Outcome.UNKNOWN, text, _MEANT)
 
 
 def check_rights(mode: Mode, missing: Mapping[str, Sequence[str]]) -> Result:

@@ -26,7 +26,7 @@ from rebalancer.assessment.findings import find_findings
 from rebalancer.checks import results
 from rebalancer.checks.document import check_document, check_text
 from rebalancer.checks.results import OtherProgram, Outcome, Result
-from rebalancer.cli.controller_state import read_lease, read_status
+from rebalancer.cli.controller_state import find_elsewhere, read_lease, read_status
 from rebalancer.cli.errors import CliError, Exit
 from rebalancer.cli.files import ReadPolicy, choose_policy
 from rebalancer.cli.load import LoadedCluster, load_cluster
@@ -100,9 +100,14 @@ def _check(
     if status is not None:
         status = msgspec.structs.replace(status, lease=lease)
         now = leaders_time(status, now)
-    yield results.check_controller(status, lease, namespace, now)
+    has_run = status is not None and status.last_cycle is not None
+    elsewhere = "" if has_run else find_elsewhere(transport, namespace)
+    yield results.check_controller(status, lease, namespace, now, elsewhere=elsewhere)
     reached, outside = _count_workloads(cluster, policy)
-    yield _guarded("rights", lambda: _check_rights(transport, namespace, policy.mode, sorted(reached)))
+    if elsewhere:
+        yield results.pass_over_rights(namespace)
+    else:
+        yield _guarded("rights", lambda: _check_rights(transport, namespace, policy.mode, sorted(reached)))
     yield results.check_policy(
         f"policy {policy.hash} ({read.name(is_led=status is None or runs(status))})",
         read.doubt,

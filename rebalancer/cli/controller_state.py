@@ -130,7 +130,7 @@ def read_acting(transport: Transport, namespace: str, mode: Mode) -> Acting:
     def lease() -> LeaseStatus:
         return read_lease(transport, namespace)
 
-    elsewhere = cache(partial(_find_elsewhere, transport, namespace))
+    elsewhere = cache(partial(find_elsewhere, transport, namespace))
 
     def describe() -> str:
         if unread:
@@ -156,7 +156,7 @@ def read_acting(transport: Transport, namespace: str, mode: Mode) -> Acting:
     )
 
 
-def _find_elsewhere(transport: Transport, namespace: str) -> str:
+def find_elsewhere(transport: Transport, namespace: str) -> str:
     """Say in which other namespaces a controller has written its status, "" where none is known."""
     try:
         others = [other for other in find_namespaces(transport, STATUS) if other != namespace]

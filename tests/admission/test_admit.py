@@ -598,6 +598,7 @@ def test_where_more_evictions_have_the_same_turn_than_the_rate_allows_it_is_said
         free = allowed - sum(end > one.left.seconds for end in taken)
         shared = f"budgets.perMinute allows {allowed}, and {len(turns)} evictions wait for it"
         assert one.timeless == (shared if said_until_then > free else f"budgets.perMinute allows {allowed}")
+        assert str(one).endswith("at the earliest" if said_until_then > free else "left")
 
 
 def test_what_goes_together_waits_for_the_last_place_that_it_needs() -> None:

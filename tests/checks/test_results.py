@@ -45,6 +45,13 @@ def controller(lease: LeaseStatus) -> Result:
             "newer release of Rebalancer",
         ),
         (results.check_controller(None, LeaseStatus(), "ops", NOW), Outcome.WRONG, "namespace ops", "apply deploy/"),
+        (
+            results.check_controller(None, LeaseStatus(), "ops", NOW, elsewhere="ConfigMap x is in shop"),
+            Outcome.WRONG,
+            "namespace ops; ConfigMap x is in shop",
+            "--controller-namespace",
+        ),
+        (results.pass_over_rights("ops"), Outcome.UNKNOWN, "ops has no controller", "--controller-namespace"),
         (controller(LEADS), Outcome.OK, "leads since", ""),
         (controller(FREE), Outcome.WRONG, "no controller runs", "kubectl get pods -n ops"),
         (controller(LeaseStatus(error="forbidden")), Outcome.UNKNOWN, "forbidden", "kubectl get pods"),

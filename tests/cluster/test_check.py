@@ -81,11 +81,20 @@ def test_each_broken_installation_is_named_and_its_way_out_helps(cluster: Contro
     with Controller(cluster, tmp_path, good, flag) as controller:
         controller.wait_for("cycle", count=2)
         checked.expect_fine()
+        check_namespace(checked)
         check_rights(cluster, checked)
         check_policy(cluster, checked, tmp_path, good)
         check_others(cluster, checked)
         check_budget(cluster, checked)
     assert f"kubectl get pods -n {NAMESPACE}" in checked.expect("controller", "no controller runs")
+
+
+def check_namespace(checked: Checked) -> None:
+    """Ask in a namespace without a controller: the right one is named, and no account is asked about."""
+    wrong = "--controller-namespace=other"
+    assert "--controller-namespace" in checked.expect("controller", f"rebalancer-status is in {NAMESPACE}", wrong)
+    _, rows = checked.run(wrong)
+    assert rows["rights"]["outcome"] == "unknown"
 
 
 def check_rights(cluster: ControlPlane, checked: Checked) -> None:
