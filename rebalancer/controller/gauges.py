@@ -8,6 +8,7 @@ from typing import Final
 from rebalancer import __version__
 from rebalancer.adapters.prometheus import Gauge, Row
 from rebalancer.build import find_revision
+from rebalancer.controller.account import find_account
 from rebalancer.controller.gauge_view import NEVER, GaugeView, cycle_of
 from rebalancer.controller.resilience_gauges import RESILIENCE_GAUGES
 from rebalancer.controller.workload_gauges import WORKLOAD_GAUGES
@@ -57,7 +58,7 @@ def _count_findings(view: GaugeView) -> Iterable[Row]:
 def _count_refusals(view: GaugeView) -> Iterable[Row]:
     if view.cycle is None:
         return []
-    counts = count_refusals(view.cycle.account, len(view.cycle.assessment.deadlocks))
+    counts = count_refusals(find_account(view.state, view.cycle), len(view.cycle.assessment.deadlocks))
     return [((reason,), number) for reason, number in counts.items()]
 
 
@@ -134,11 +135,10 @@ GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
     ),
     Gauge(
         name="rebalancer_refusals",
-        help="Repairs and evictions that the last cycle did not carry out, by reason.",
+        help="Repairs and evictions of the last plan that are not carried out, or not yet, by reason.",
         labels=("reason",),
         values=tuple(Reason),
         rows=_count_refusals,
-        once_for=cycle_of,
     ),
     Gauge(
         name="rebalancer_leader",

@@ -132,7 +132,7 @@ def status_document(
         approval=approval_status(cycle.plan, cycle.memory.proposal, cycle.context.policy) if cycle else None,
         standing=standing_status(state.memory.standing or None),
         approval_problem=cycle.admission.whole.problem if cycle else "",
-        refusals=count_refusals(cycle.account, len(cycle.assessment.deadlocks)) if cycle else {},
+        refusals=count_refusals(account, len(cycle.assessment.deadlocks)) if cycle and account else {},
         waits=find_waits(account) if account else (),
         holds=_find_holds(state),
         refused_evictions=refused_evictions(state.memory, cycle.context.now) if cycle else (),

@@ -245,6 +245,8 @@ def check_numbers(state: LoopState, now: datetime) -> None:
     assert {reason: float(number) for reason, number in status.refusals.items()} == {
         row[0]: number for row, number in rows_of(state, "rebalancer_refusals").items()
     }
+    kept = Counter(str(fate.reason) for fate in find_account(state, cycle).fates.kept)
+    assert all(status.refusals.get(reason, 0) >= number for reason, number in kept.items()), "a pause is counted at once"
     pods = len(cycle.snapshot.pods)
     assert all(number <= pods + len(cycle.snapshot.workloads) for number in status.refusals.values())
     text = status_text(status, now)
