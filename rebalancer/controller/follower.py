@@ -218,7 +218,8 @@ def _find_account(evaluation: Evaluation, status: StatusDocument, moves: Sequenc
 
 def _find_waits(plan: Plan, status: StatusDocument) -> Mapping[str, Refusal]:
     """Return why repairs wait as the leader has stored it, by the names of their components."""
-    known = (wait for wait in status.waits if wait.reason in _REASONS)  # a newer leader may have others
+    # A newer leader may have other reasons; of what is stuck no eviction waits.
+    known = (wait for wait in status.waits if wait.reason in _REASONS and not wait.stuck)
     waits = {(wait.namespace, wait.workloads): wait.refusal for wait in known}
     keys = {one.name: (one.component.namespace, tuple(map(workload_name, one.workloads))) for one in plan.components}
     return {name: waits[key] for name, key in keys.items() if key in waits}

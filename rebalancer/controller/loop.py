@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
+from msgspec import structs
+
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.admission.guards import NO_ANSWERS, take_answers
 from rebalancer.admission.written import NOT_READ
@@ -303,7 +305,11 @@ def _handle_rights(state: LoopState, event: RightsRead) -> LoopState:
     """Take where this account may evict; what was refused in a namespace where it may again is over."""
     over = {space for space in state.queue.rights.missing if event.rights.allows(space)}
     forbidden = {space: message for space, message in state.queue.forbidden.items() if space not in over}
-    return replace(state, queue=replace(state.queue, rights=event.rights, forbidden=forbidden))
+    state = replace(state, queue=replace(state.queue, rights=event.rights, forbidden=forbidden))
+    components = state.cycle.plan.components if over and state.cycle is not None else ()
+    groups = {one.name for one in components if one.component.namespace in over}
+    kept = tuple(one for one in state.memory.refused if one.group not in groups or one.refuser or one.words)
+    return replace(state, memory=structs.replace(state.memory, refused=kept)) if groups else state
 
 
 def _handle_guards(state: LoopState, event: GuardsRead) -> LoopState:

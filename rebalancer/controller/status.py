@@ -8,7 +8,9 @@ from typing import Final
 import structlog
 from msgspec import structs
 
+from rebalancer.account.account import Account
 from rebalancer.controller.account import find_account
+from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import InForce, LoopState, find_windows
 from rebalancer.documents.losses import loss_status
 from rebalancer.documents.memory import memory_text, parse_memory
@@ -33,13 +35,16 @@ from rebalancer.documents.status import (
     team_errors,
 )
 from rebalancer.documents.waits import (
+    MOST_WAITS,
     HoldStatus,
     NamespaceHold,
+    RepairWait,
     find_holds,
     find_misplaced_holds,
     find_missing_rights,
     find_usual,
     find_waits,
+    limit_waits,
 )
 from rebalancer.model.breaker import CLOSED
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, Reference, SentRequest
@@ -133,7 +138,7 @@ def status_document(
         standing=standing_status(state.memory.standing or None),
         approval_problem=cycle.admission.whole.problem if cycle else "",
         refusals=count_refusals(account, len(cycle.assessment.deadlocks)) if cycle and account else {},
-        waits=find_waits(account) if account else (),
+        waits=_find_waits(cycle, account) if cycle and account else (),
         holds=_find_holds(state),
         refused_evictions=refused_evictions(state.memory, cycle.context.now) if cycle else (),
         policy=_policy_status(state.in_force, policy_source),
@@ -144,6 +149,12 @@ def status_document(
         if state.mode is not Mode.OBSERVE
         else (),
     )
+
+
+def _find_waits(cycle: Cycle, account: Account) -> tuple[RepairWait, ...]:
+    waits = find_waits(account)
+    stuck = cycle.overview.find_stuck_limits(account.moving.keys())
+    return *waits, *limit_waits(stuck, MOST_WAITS - len(waits))
 
 
 def _policy_status(in_force: InForce, source: str) -> PolicyStatus:

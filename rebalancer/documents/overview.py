@@ -35,7 +35,8 @@ _NEAREST: Final = 3
 _WORKLOAD: Final = "workload"
 """The key of a limit on the pods of one workload."""
 
-_BROKEN: Final = frozenset({State.VIOLATED, State.INFEASIBLE, State.UNFIXABLE})
+_NEVER: Final = frozenset({State.INFEASIBLE, State.UNFIXABLE})
+_BROKEN: Final = _NEVER | {State.VIOLATED}
 
 
 class RowState(StrEnum):
@@ -84,8 +85,8 @@ class Figures(CamelCaseStruct, frozen=True, kw_only=True):
     """The numbers of a cycle: rows with rules and those that are violated; evictions that move, wait, cannot be made.
 
     `nextAt` is the first moment at which a wait ends, null where no such time is known; `mayGoSooner`: another repair
-    go on before it, with an event of which no time is known. `violatedAntiAffinity` counts required podAntiAffinity
-    terms.
+    may go on before it, with an event of which no time is known. `violatedAntiAffinity` counts terms of
+    podAntiAffinity: required ones, and preferred ones that the policy acts on.
     """
 
     workloads: Number
@@ -235,6 +236,9 @@ class Overview:
         self._states = states
         self._decided = plan.fates.decided
         self._groups = {workload: group for group in reversed(plan.components) for workload in group.workloads}
+        acted_on = (one for component in plan.components for one in component.component.preferred)
+        self._terms = [one for one in (*assessment.anti_affinity, *acted_on) if one.violated]
+        """The violated terms; of preferred ones those that are to be repaired."""
         self._groups_of_limits = {limit.name: group for group in plan.components for limit in group.limits}
 
     def find_figures(self, account: Account) -> Figures:
@@ -253,13 +257,22 @@ class Overview:
             may_go_sooner=account.may_go_sooner,
             unrepairable=len(self.find_stuck(account.moving.keys())),
             blocked=account.blocked,
-            violated_anti_affinity=sum(one.violated for one in self._assessment.anti_affinity),
+            violated_anti_affinity=len(self._terms),
         )
 
     def find_stuck(self, moving: Collection[Reference]) -> frozenset[Reference]:
         """Return the workloads that cannot be repaired; what may come of `moving` ones is not known yet."""
-        stuck = (entry.members for entry in self._entries if entry.state is RowState.UNREPAIRABLE)
-        return frozenset[Reference]().union(*(members for members in stuck if members.isdisjoint(moving)))
+        return frozenset[Reference]().union(*(entry.members for entry in self._find_stuck(moving)))
+
+    def find_stuck_limits(self, moving: Collection[Reference]) -> Iterator[EvaluatedLimit]:
+        """Yield the limits of such workloads that no placement satisfies, so that no repair is planned for them."""
+        for entry in self._find_stuck(moving):
+            if entry.group is None:
+                yield from (one for one in entry.limits if self._states.for_limit(one).state in _NEVER)
+
+    def _find_stuck(self, moving: Collection[Reference]) -> Iterator[_Entry]:
+        stuck = (entry for entry in self._entries if entry.state is RowState.UNREPAIRABLE)
+        return (entry for entry in stuck if entry.members.isdisjoint(moving))
 
     def select(
         self,
@@ -333,9 +346,8 @@ class Overview:
             workloads = (Reference(limit.namespace, kind, name),) if name else ()
             of = "" if name else f"{limit.group} {key_text(limit.key)}".strip()
             found[limit.namespace, workloads, of].limits.append(limit)
-        for term in self._assessment.anti_affinity:
-            if term.violated:
-                found[term.namespace, term.workloads, ""].terms.append(term)
+        for term in self._terms:
+            found[term.namespace, term.workloads, ""].terms.append(term)
         entries = [self._entry(*key, parts) for key, parts in found.items()]
         return sorted(entries, key=lambda one: (not one.violated, -one.above, one.namespace, one.of))
 
@@ -377,7 +389,7 @@ class Overview:
             return RowState.UNKNOWN if State.UNKNOWN in known else RowState.SATISFIED
         if group is None:
             return RowState.REPORTED if known & _BROKEN == {State.VIOLATED} else RowState.UNREPAIRABLE
-        hopeless = group.state in {State.INFEASIBLE, State.UNFIXABLE} and not self._decided.get(group.name)
+        hopeless = group.state in _NEVER and not self._decided.get(group.name)
         return RowState.UNREPAIRABLE if hopeless else RowState.WAITING
 
     def _constraint_states(self, group: EvaluatedGroup) -> Iterator[State]:

@@ -40,7 +40,7 @@ class StateReasons:
                 self._held.setdefault(kept.eviction.group, kept.refusal)
         self._groups = {group.spread.name: planned for planned in plan.components for group in planned.groups}
         self._limits = {limit.name: planned for planned in plan.components for limit in planned.limits}
-        self._terms = {term.name: planned for planned in plan.components for term in planned.component.terms}
+        self._terms = {term.name: planned for planned in plan.components for term in planned.component.apart}
         self._left = {
             row.workload: row.refusal
             for row in plan.refusals
@@ -64,7 +64,7 @@ class StateReasons:
         return self._state_reason(self._limits.get(limit.name) if self._limits else None, limit.state)
 
     def for_term(self, term: EvaluatedTerm) -> StateReason:
-        """Return the state and reason of a required term of podAntiAffinity."""
+        """Return the state and reason of a term of podAntiAffinity."""
         if not term.violated:
             return StateReason(term.state)
         planned = self._terms.get(term.name)

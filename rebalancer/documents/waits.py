@@ -22,6 +22,7 @@ from rebalancer.admission.admit import (
 from rebalancer.admission.misplaced import misplaced_replacement
 from rebalancer.admission.rights import RightMissing, Rights
 from rebalancer.assessment.assess import UnsettledDomain
+from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.documents.document import CamelCaseStruct, Number, Text, WorkloadName, workload_name
 from rebalancer.documents.phrases import counts_change
 from rebalancer.model.facts import End, Refusal
@@ -35,7 +36,9 @@ from rebalancer.planning.plan import ComponentPlan
 from rebalancer.planning.scope.components import current_counts, is_violated
 from rebalancer.tracking.misplaced import find_misplaced
 
-_MOST: Final = 20
+MOST_WAITS: Final = 20
+"""So many of what does not go on are listed."""
+
 WHOLE_CLUSTER: Final = "the cluster"
 """The scope of what keeps every eviction back."""
 
@@ -164,8 +167,26 @@ def shorten(domains: Mapping[str, Sequence[str]], most: int | None = MOST_LIKELY
 def find_waits(account: Account) -> tuple[RepairWait, ...]:
     """Return why the first twenty repairs that do not go on wait, those that end first before the others."""
     waits = ((repair, repair.wait) for repair in account.waits if repair.wait is not None)
-    first = nsmallest(_MOST, waits, key=lambda one: one[1].rank)
+    first = nsmallest(MOST_WAITS, waits, key=lambda one: one[1].rank)
     return tuple(repair_wait(repair, wait, account.moves) for repair, wait in first)
+
+
+def limit_waits(limits: Iterable[EvaluatedLimit], most: int) -> Iterator[RepairWait]:
+    """Yield so many limits that no placement satisfies as what does not go on: no repair is planned for them."""
+    for limit in islice((one for one in limits if one.reason is not None), most):
+        workloads = sorted({part.member.reference for part in limit.parts})
+        yield RepairWait(
+            namespace=limit.namespace,
+            workloads=tuple(map(workload_name, workloads)),
+            violated=(limit_name(f"{limit.group}/{limit.limit}", limit.rule.bound, limit.topology_key),),
+            stuck=True,
+            reason=limit.reason or "",
+            message=limit.message,
+            until=None,
+            ends_with="",
+            usual=None,
+            then=None,
+        )
 
 
 def repair_wait(repair: Repair, wait: Wait, moves: Sequence[Move]) -> RepairWait:
@@ -251,20 +272,20 @@ def find_holds(
     ]
     holds += [
         _hold(f"{domain.motion.key}={domain.motion.value}", domain, domain.motion.since, said)
-        for domain in islice(unsettled, _MOST)
+        for domain in islice(unsettled, MOST_WAITS)
     ]
     return tuple(holds)
 
 
 def find_missing_rights(rights: Rights) -> list[NamespaceHold]:
     """Return the first namespaces in which this account may not evict, each since when that is known."""
-    missing = islice(sorted(rights.missing.items()), _MOST)
+    missing = islice(sorted(rights.missing.items()), MOST_WAITS)
     return [NamespaceHold(namespace, since, RightMissing(namespace, True)) for namespace, since in missing]
 
 
 def find_misplaced_holds(memory: Memory, snapshot: Snapshot, now: datetime) -> list[NamespaceHold]:
     """Return the first namespaces that wait because a replacement landed elsewhere."""
-    held = islice(find_misplaced(memory.moves, now).items(), _MOST)
+    held = islice(find_misplaced(memory.moves, now).items(), MOST_WAITS)
     return [
         NamespaceHold(namespace, move.changed_at, misplaced_replacement(move, snapshot, memory))
         for namespace, move in held

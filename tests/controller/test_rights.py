@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from http.server import BaseHTTPRequestHandler
 
 import pytest
@@ -18,7 +19,7 @@ from rebalancer.policy import Mode
 from rebalancer.reporting.acting import describe_status
 from rebalancer.reporting.headline import headline
 from rebalancer.simulator import ZONE, SimulatedCluster
-from rebalancer.tracking.backoff import record_failure
+from rebalancer.tracking.backoff import record_failure, record_refusal
 from tests.adapters.kubernetes.fake_server import answer, served
 from tests.build import a_cluster
 from tests.controller.simulated import Simulation, eager
@@ -211,6 +212,25 @@ def test_a_right_that_is_taken_away_while_a_repair_backs_off_is_named_before_the
     case.cluster.advance(10)
     case.poll()
     assert case.state.queue.rights.missing == {}
+
+
+def test_what_the_missing_right_has_refused_does_not_back_off_once_it_is_back() -> None:
+    """A budget's refusal and that of a webhook go on to count."""
+    case = Asked({"": True})
+    case.simulation.cycles(1, apart=0)
+    case.may = {"one": True}
+    case.runner.state = replace(case.state, queue=replace(case.state.queue, forbidden={"two": "pods is forbidden"}))
+    case.poll()
+    cycle, memory = case.state.cycle, case.state.memory
+    assert cycle is not None
+    names = {one.component.namespace: one.name for one in cycle.plan.components}
+    for group, words in ((names["one"], ""), (names["two"], ""), ("two by a budget", "a budget")):
+        memory = record_refusal(memory, group, case.cluster.now, timedelta(minutes=1), words=words)
+    case.runner.state = replace(case.state, memory=memory)
+    case.may = {"one": True, "two": True}
+    case.cluster.advance(10)
+    case.poll()
+    assert {one.group for one in case.state.memory.refused} == {names["one"], "two by a budget"}
 
 
 def test_in_observe_nothing_is_asked_and_what_was_known_is_forgotten() -> None:

@@ -1,20 +1,24 @@
 """A violated term of podAntiAffinity has a row on the page: who shares which domain, and why it is not repaired."""
 
 import re
+from dataclasses import replace
 from html import unescape
 
 import pytest
+from msgspec import structs
 
 from rebalancer.adapters.web.page import page_routes
 from rebalancer.adapters.web.routes import Request
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue
+from rebalancer.controller.status import status_document
 from rebalancer.documents.overview import RowState
 from rebalancer.documents.page import PageDocument
 from rebalancer.model.affinity import TermKind
 from rebalancer.policy import AntiAffinity, Mode
 from tests.build import a_cluster, a_state, away_from, with_anti_affinity
 from tests.controller.simulated import eager
+from tests.planning.anti_affinity.test_preferred import acting, own
 from tests.reports import page_of
 
 
@@ -53,3 +57,27 @@ def test_one_that_is_satisfied_has_none() -> None:
     assert page.overview is not None
     assert not any(row.anti_affinity for row in page.overview.rows)
     assert page.overview.figures.violated == 0
+
+
+def test_a_preferred_term_that_no_budget_lets_repair_is_counted_where_it_is_listed() -> None:
+    """It cannot be repaired: status, figures and rows agree. Once the policy does not act on it, none has it."""
+    snapshot = own([3, 0]).snapshot()
+    never = a_cluster("a", 1, {"a-1": 3})
+    never.budget("web", max_unavailable=0)
+    (budget,) = never.snapshot().budgets
+    budget = structs.replace(budget, namespace="x", selector=snapshot.workloads[0].selector)
+    for kinds, number in (("Preferred", 1), ("Required", 0)):
+        policy = acting(kinds)
+        state, _ = step(
+            a_state(policy, snapshot.taken_at),
+            CycleDue(snapshot=replace(snapshot, budgets=(budget,))),
+            snapshot.taken_at,
+        )
+        status, page = status_document(state, "one", "policy.yaml"), page_of(state)
+        assert [wait.stuck for wait in status.waits] == [True] * number
+        assert page.overview is not None
+        figures = page.overview.figures
+        assert (figures.unrepairable, figures.violated, figures.violated_anti_affinity) == (number, number, number)
+        assert [len(row.anti_affinity) for row in page.overview.rows if row.state is RowState.UNREPAIRABLE] == [
+            1
+        ] * number
