@@ -16,6 +16,7 @@ from rebalancer.lint.placement import check_placement
 from rebalancer.lint.refusals import check_refusals
 from rebalancer.lint.rollouts import check_rollouts
 from rebalancer.lint.selectors import check_selectors
+from rebalancer.lint.steps import check_steps
 
 _ALWAYS: Final[Sequence[Callable[[Manifest], Iterator[Finding]]]] = (
     check_refusals,
@@ -43,7 +44,10 @@ def lint(
     if ground is None:
         findings += [one for manifest in manifests.every for check in _WITHOUT_A_CLUSTER for one in check(manifest)]
     else:
-        findings += [one for manifest in manifests.workloads for one in check_rollouts(manifest, ground)]
+        rollouts = [(manifest, list(check_rollouts(manifest, ground))) for manifest in manifests.workloads]
+        for manifest, found in rollouts:
+            wedges = any(one.rule is Rule.ROLLOUT_WEDGES for one in found)
+            findings += found if wedges else [*found, *check_steps(manifest, ground)]
         missing = list(check_domains(ground))
         known = {one.manifest for one in missing if one.severity is Severity.ERROR}
         findings += [*missing, *check_placement(ground, known), *check_drain(ground, drained, source)]

@@ -74,8 +74,9 @@ class Rule(StrEnum):
     ROLLOUT_WEDGES = (
         "rollout-wedges",
         (
-            "A rolling update may take no pod away before a new one is Ready, and anti-affinity keeps the new one off "
-            "the domains of the old ones: it needs one domain more than there are replicas."
+            "A rolling update cannot go on: no node takes the next new pod, and no further old one may be taken away. "
+            "Without a cluster: anti-affinity keeps a surge pod off the domains of the old ones. In a cluster its "
+            "steps are played: an error where every way wedges, a warning where some way does."
         ),
     )
     MISSING_MATCH_LABEL_KEYS = (

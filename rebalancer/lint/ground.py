@@ -12,16 +12,19 @@ from typing import Final
 
 from msgspec import structs
 
-from rebalancer.creation.replacement import REPLACING_KINDS
+from rebalancer.creation.replacement import REPLACING_KINDS, replacement
 from rebalancer.lint.manifest import Manifest, Manifests
 from rebalancer.model.cluster import Namespace
 from rebalancer.model.labels import Labels
+from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import OwnerReference, Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import PodTemplate, Workload
+from rebalancer.resilience.loss import lose
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.scheduling.rejections import reject_nodes
+from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
 _HASH: Final = "pod-template-hash"
@@ -95,6 +98,36 @@ class Ground:
         new = structs.replace(owner, replicas=surge)
         pods = (*self.snapshot.pods, _sample(new, self.snapshot))
         return View(replace(self.snapshot, workloads=(*self.snapshot.workloads, new), pods=pods), self.profile)
+
+    def find_rollout(self, manifest: Manifest) -> tuple[Workload, Sequence[Pod]] | None:
+        """Return the owner of the new pods of a rollout, and the living old ones; None where there is no rollout."""
+        owner, known = self._owner_of(manifest), self._there.get(reference_of(manifest))
+        if owner is None or known is None or owner.uid in self.snapshot.workload:
+            return None
+        owners = known.uid, *(one.uid for one in self._below.get(known.uid, ()))
+        pods = (pod for uid in owners for pod in self.snapshot.pods_of.get(uid, ()))
+        return owner, [pod for pod in pods if not (pod.finished or pod.terminating)]
+
+    @cached_property
+    def settled(self) -> View:
+        """The cluster as it is once the pods that are terminating have ended."""
+        return lose(self.now, frozenset(), Phase.GONE).after
+
+    @cached_property
+    def changing(self) -> frozenset[Reference]:
+        """The workloads of the manifests whose pods change: their number or their template."""
+        found = set()
+        for reference, manifest in self.by_workload.items():
+            owner = self._owner_of(manifest)
+            there = self.snapshot.workload.get(owner.uid) if owner is not None else None
+            if owner is not None and (there is None or there.replicas != owner.replicas):
+                found.add(reference)
+        return frozenset(found)
+
+    def make_pod(self, owner: Workload, ordinal: int = 0) -> Pod | Unpredictable:
+        """Return a new pod of an owner of a manifest, as its controller creates it; or why that is not known."""
+        pod = _sample(owner, self.snapshot, ordinal)
+        return replacement(pod, View(replace(self.snapshot, nodes=(), pods=(pod,), workloads=(owner,)), self.profile))
 
     def _owner_of(self, manifest: Manifest) -> Workload | None:
         """Return the owner of a manifest's new pods."""
@@ -201,20 +234,20 @@ def _has_template(owner: Workload, template: PodTemplate) -> bool:
     return {key: value for key, value in owner.template.labels.items() if key != _HASH} == dict(template.labels)
 
 
-def _sample(owner: Workload, snapshot: Snapshot) -> Pod:
-    """Return a first pod of an owner, which waits for a node: the others are as this one is."""
+def _sample(owner: Workload, snapshot: Snapshot, ordinal: int = 0) -> Pod:
+    """Return a pod of an owner, which waits for a node: but for names that have the ordinal all are as the first is."""
     assert owner.template is not None
-    template = owner.template
+    template, name = owner.template, f"{owner.name}-{ordinal}"
     return Pod(
         namespace=owner.namespace,
-        name=f"{owner.name}-0",
-        uid=f"{owner.uid}/0",
+        name=name,
+        uid=f"{owner.uid}/{ordinal}",
         labels=template.labels,
         annotations=template.annotations,
         spec=template.spec,
         created=snapshot.taken_at,
         owner=OwnerReference(group=owner.group, kind=owner.kind, name=owner.name, uid=owner.uid),
-        claims=(*template.claims, *(f"{claim}-{owner.name}-0" for claim in template.claim_templates)),
+        claims=(*template.claims, *(f"{claim}-{name}" for claim in template.claim_templates)),
         requests=template.requests,
         scored=template.scored,
         requested=template.requested,

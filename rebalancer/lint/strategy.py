@@ -30,6 +30,18 @@ def read_rolling_update(manifest: Manifest) -> RollingUpdate | None:
     return RollingUpdate(surge, unavailable if surge or unavailable else 1)
 
 
+def read_partition(manifest: Manifest) -> int | None:
+    """Return how many pods a StatefulSet's rolling update leaves; None where it has no such update, one pod at a time.
+
+    Source: `pkg/apis/apps/v1/defaults.go`.
+    """
+    strategy = manifest.find(("spec", "updateStrategy")) or {}
+    written = strategy.get("rollingUpdate") or {}
+    if manifest.kind != "StatefulSet" or strategy.get("type") == "OnDelete" or written.get("maxUnavailable", 1) != 1:
+        return None
+    return int(written.get("partition") or 0)
+
+
 def _resolve(amount: Any, replicas: int, *, up: bool) -> int:
     """Resolve a number or a share; what is neither is refused by the API server, and counts as the default here."""
     if isinstance(amount, int):
