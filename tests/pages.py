@@ -42,6 +42,7 @@ ARGO_CD: Final = "Argo CD"
 FAILS: Final = {
     "rebalancer policy validate docs/examples/mistaken-policy.yaml": 1,
     "rebalancer lint docs/examples/mistakes.yaml": 3,
+    "rebalancer lint docs/examples/mistakes.yaml --policy docs/examples/limits.yaml": 3,
     "rebalancer lint --snapshot docs/examples/zone-returned.json --drain a-0": 3,
 }
 """The exit codes of commands whose error a page shows."""

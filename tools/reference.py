@@ -33,7 +33,6 @@ from rebalancer.documents.report import ReportDocument
 from rebalancer.documents.resilience import ResilienceDocument
 from rebalancer.documents.simulation import SimulationDocument
 from rebalancer.documents.status import StatusDocument
-from rebalancer.documents.suggestion import SuggestionDocument
 from rebalancer.lint.document import LintDocument
 from rebalancer.lint.finding import Rule
 from rebalancer.model.events import Event, EventReason, Regarding
@@ -60,7 +59,6 @@ DOCUMENTS: Final[Mapping[str, type[Struct]]] = {
     "prediction": PredictionDocument,
     "explanation": ExplanationDocument,
     "resilience": ResilienceDocument,
-    "suggestion": SuggestionDocument,
     "simulation": SimulationDocument,
     "page": PageDocument,
     "map": MapDocument,

@@ -88,7 +88,7 @@ def harden(soft: EvaluatedConstraint) -> SuggestedSpread | None:
 
 def constraint_for_limit(limit: EvaluatedLimit) -> SuggestedSpread | None:
     """Return the loosest constraint that guarantees a limit; None where no single constraint does."""
-    selector = _selector(limit)
+    selector = find_selector(limit)
     if selector is None or limit.rule.within is not None or limit.state is State.INFEASIBLE:
         return None
     pods, domains = limit.total, limit.existing
@@ -116,7 +116,7 @@ def _sufficient_skews(limit: EvaluatedLimit, pods: int, domains: int) -> Iterato
             yield skew
 
 
-def _selector(limit: EvaluatedLimit) -> LabelSelector | None:
+def find_selector(limit: EvaluatedLimit) -> LabelSelector | None:
     """Return a selector of exactly the limit's pods; None where the labels of their templates do not determine them."""
     if not limit.enforceable:
         return None

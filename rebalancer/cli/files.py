@@ -112,7 +112,7 @@ def read_policy(name: str | None, *, kubeconfig: str | None = None, context: str
         made = ReadPolicy(policy=policy, location=name, files=files)
     else:
         data = read_bytes(name)
-        with _listing_problems(name) as source:
+        with listing_problems(name) as source:
             policy = load_policy(data, source=source)
         made = ReadPolicy(
             policy=policy, location=source, folders=(Path.cwd(),) if name == "-" else find_folders(Path(name))
@@ -167,7 +167,7 @@ def _read_from_cluster(name: str, kubeconfig: str | None, context: str | None) -
     if not namespace or not config_map or "/" in config_map:
         raise UsageError(f"found --policy {name}, expected configmap:NAMESPACE/NAME")
     try:
-        with _listing_problems(name):
+        with listing_problems(name):
             found = read_map_policy(connect(kubeconfig=kubeconfig, context=context), namespace, config_map)
     except ClusterError as error:
         remedy = "grant the verb get on this ConfigMap"
@@ -182,7 +182,7 @@ def _read_from_cluster(name: str, kubeconfig: str | None, context: str | None) -
 def read_any_policy(name: str) -> Policy | TeamPolicy:
     """Read a file with a cluster policy, or with a team policy if its `kind` says so; see `read_policy`."""
     data = read_bytes(name)
-    with _listing_problems(name) as source:
+    with listing_problems(name) as source:
         if is_team_policy(data):
             return load_team_policy(data, source=source)
         policy = load_policy(data, source=source)
@@ -191,7 +191,7 @@ def read_any_policy(name: str) -> Policy | TeamPolicy:
 
 
 @contextmanager
-def _listing_problems(name: str) -> Iterator[str]:
+def listing_problems(name: str) -> Iterator[str]:
     """Give the name of a policy's file for messages, and make a CliError of its PolicyError."""
     source = source_name(name)
     try:

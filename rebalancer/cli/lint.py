@@ -12,7 +12,14 @@ from typing import Final
 from rebalancer.adapters.files.manifests import read_manifests
 from rebalancer.assessment.name_hints import nearest_name
 from rebalancer.cli.errors import CliError, Exit, UsageError, warn
-from rebalancer.cli.files import ReadPolicy, choose_policy, read_bytes, source_name
+from rebalancer.cli.files import (
+    CONFIG_MAP_PREFIX,
+    choose_policy,
+    listing_problems,
+    read_bytes,
+    read_policy,
+    source_name,
+)
 from rebalancer.cli.load import load_profile, load_snapshot
 from rebalancer.cli.options import ReadOptions, add_color_argument, add_snapshot_argument
 from rebalancer.cli.output import write_document
@@ -26,7 +33,8 @@ from rebalancer.lint.manifest import Manifest, Manifests
 from rebalancer.lint.sarif import sarif
 from rebalancer.lint.text import lint_text
 from rebalancer.locations import controller_namespace
-from rebalancer.policy import default_policy
+from rebalancer.policy import Policy, is_team_policy, load_policy
+from rebalancer.policy.team_maps import POLICY_KEY, POLICY_MAP
 
 _FORMATS: Final = ("text", "json", "yaml", "sarif")
 _NEVER: Final = "never"
@@ -43,6 +51,12 @@ def add_arguments(parser: Parser) -> None:
         help="manifests in YAML or JSON, a folder of them, or - for what kustomize or helm template print",
     )
     _add_cluster_arguments(parser)
+    parser.add_argument(
+        "--policy",
+        metavar="FILE",
+        help="the policy whose limits are held against the manifests: a file, or configmap:NAMESPACE/NAME of the live "
+        f"cluster (default: the ConfigMap {POLICY_MAP} among the manifests, else the one in force in the live cluster)",
+    )
     parser.add_argument(
         "--fail-on",
         metavar="SEVERITY",
@@ -92,12 +106,14 @@ def run(args: argparse.Namespace) -> int:
     read = [one for file in files for one in _read(file)]
     _warn_of_unknown_rules(read)
     manifests = Manifests.of(read)
-    ground = _read_cluster(args, manifests)
+    options = _read_options(args)
+    ground = _read_cluster(args, options, manifests) if options is not None else None
     if not read and not (args.drain and not args.files):
         raise CliError(f"no Kubernetes object in {', '.join(map(source_name, args.files))}")
     objects = sum(bool(one.kind) for one in read)
     source = args.snapshot[0] if args.snapshot else "cluster"
-    document = lint_document(lint(manifests, ground, args.drain, source), len(files), objects)
+    policy = _find_policy(args, options, manifests)
+    document = lint_document(lint(manifests, ground, args.drain, source, policy), len(files), objects)
     if args.output == "sarif":
         sys.stdout.write(f"{json.dumps(sarif(document), indent=2)}\n")
     else:
@@ -105,28 +121,47 @@ def run(args: argparse.Namespace) -> int:
     return Exit.SOMETHING if _fails(document, args.fail_on) else Exit.FINE
 
 
-def _read_cluster(args: argparse.Namespace, manifests: Manifests) -> Ground | None:
-    """Return the cluster that the flags name, None where they name none."""
+def _read_options(args: argparse.Namespace) -> ReadOptions | None:
+    """Return how to read the cluster that the flags name, with its policy; None where they name none."""
     is_live = args.context is not None or args.kubeconfig is not None
     if not (args.files or args.drain):
         raise UsageError("name manifests: FILE, a folder, or - for standard input")
     if args.snapshot and is_live:
         raise UsageError("--snapshot is a file of a cluster, --context and --kubeconfig name a live one; give one")
+    if not is_live and (args.policy or "").startswith(CONFIG_MAP_PREFIX):
+        raise UsageError("--policy configmap:… names a live cluster; give a file, or --context or --kubeconfig")
     if not (args.snapshot or is_live):
         if args.drain:
             raise UsageError("--drain is about nodes of a cluster; give it with --snapshot, --context or --kubeconfig")
         return None
     namespace = args.controller_namespace or controller_namespace()
     access = {"kubeconfig": args.kubeconfig, "context": args.context}
-    policy = choose_policy(None, namespace, **access) if is_live else ReadPolicy(policy=default_policy())
+    policy = choose_policy(args.policy, namespace, **access) if is_live else read_policy(args.policy)
     live = ReadOptions.live(**access, namespace=namespace, policy=policy)
-    options = replace(live, snapshots=tuple(args.snapshot or ()))
+    return replace(live, snapshots=tuple(args.snapshot or ()))
+
+
+def _read_cluster(args: argparse.Namespace, options: ReadOptions, manifests: Manifests) -> Ground:
     snapshot = load_snapshot(options)
     unknown = [name for name in args.drain if name not in snapshot.node]
     if unknown:
         near = nearest_name(unknown[0], snapshot.node.keys())
         raise UsageError(f"--drain: there is no node {unknown[0]}{f'; did you mean {near}?' if near else ''}")
     return Ground(snapshot, manifests, load_profile(options))
+
+
+def _find_policy(args: argparse.Namespace, options: ReadOptions | None, manifests: Manifests) -> Policy | None:
+    """Return the policy whose limits matter: the shipped one is nobody's choice, and its limits are not held."""
+    if args.policy is not None:
+        return options.policy if options is not None else read_policy(args.policy).policy
+    text_path = ("data", POLICY_KEY)
+    maps = (one for one in manifests.every if (one.kind, one.name) == ("ConfigMap", POLICY_MAP))
+    for one in maps:
+        text = one.find(text_path)
+        if isinstance(text, str) and not is_team_policy(text.encode()):
+            with listing_problems(one.file) as source:
+                return load_policy(text.encode(), source=f"{source}, {one.title}")
+    return options.policy if options is not None and options.read_policy.location is not None else None
 
 
 def _find_files(names: Sequence[str]) -> Iterator[str]:

@@ -1,20 +1,38 @@
-"""`rebalancer suggest`: the constraints that enforce a share limit, and what they leave open. Needs no cluster."""
+"""`rebalancer suggest`: what `lint` says of a share limit, for numbers instead of manifests and a cluster."""
 
 import argparse
 import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, Final
 
-from rebalancer.advice.suggestion import SuggestionRequest
+from rebalancer.adapters.files.manifests import read_manifests
 from rebalancer.cli.errors import Exit, UsageError
 from rebalancer.cli.options import FORMATS, add_color_argument
 from rebalancer.cli.output import write_document
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.selectors import parse_key
 from rebalancer.cli.terminal import find_layout
-from rebalancer.documents.suggestion import suggestion_document
-from rebalancer.model.nodes import HOSTNAME, ZONE
+from rebalancer.lint.document import lint_document
+from rebalancer.lint.finding import sort_findings
+from rebalancer.lint.ground import Ground
+from rebalancer.lint.keys import REGION
+from rebalancer.lint.limit_rules import check_limits
+from rebalancer.lint.manifest import Manifests
+from rebalancer.lint.text import lint_text
+from rebalancer.model.labels import Labels
+from rebalancer.model.nodes import HOSTNAME, ZONE, Node
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.words import plural
-from rebalancer.policy import Share
-from rebalancer.reporting.text.suggestion import suggestion_text
+from rebalancer.model.yaml_text import dump_yaml
+from rebalancer.policy import Limit, Policy, PolicyGroup, Selector, Share, default_policy
+
+_APP: Final = "app"
+"""The label that all pods have in common."""
+
+_NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _MOST = 5_000
 """The most pods, and the most domains: every number of pods up to the size is computed."""
@@ -68,7 +86,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the suggestion."""
+    """Print the findings."""
     if args.group_size is not None and args.size % args.group_size:
         raise UsageError(f"--group-size {args.group_size} does not divide --size {args.size}; give one that does")
     apart = len(args.domains) if len(args.domains) > 1 else args.domains[0]
@@ -79,18 +97,67 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.zone_max_skew is not None and len(args.domains) == 1:
         raise UsageError("--zone-max-skew is about larger domains; give --domains as numbers in each, such as 2,2,2")
-    document = suggestion_document(
-        SuggestionRequest(
-            share=args.limit,
-            size=args.size,
-            zones=args.domains,
-            key=args.key,
-            group_size=args.group_size,
-            zone_max_skew=args.zone_max_skew,
-        )
-    )
-    write_document(document, args.output, lambda: suggestion_text(document, find_layout(args.color)))
+    manifests, snapshot, policy = _suppose(args)
+    ground = Ground(snapshot, manifests)
+    document = lint_document(sort_findings(check_limits(manifests, ground, policy)), 1, len(manifests.every))
+    write_document(document, args.output, lambda: lint_text(document, find_layout(args.color)))
     return Exit.FINE
+
+
+def _suppose(args: argparse.Namespace) -> tuple[Manifests, Snapshot, Policy]:
+    """Return workloads, a cluster and a policy as the flags describe them."""
+    size = args.group_size or args.size
+    names = ["pods"] if args.group_size is None else [f"group-{number + 1}" for number in range(args.size // size)]
+    larger = REGION if args.key == ZONE else ZONE
+    apart = larger if len(args.domains) > 1 else args.key
+    spread = [] if args.zone_max_skew is None else [_constrain(larger, args.zone_max_skew)]
+    written = "---\n".join(dump_yaml(_deployment(name, size, spread, args.group_size and apart)) for name in names)
+    read = [replace(one, find_line=lambda _: 1) for one in read_manifests(written, "suggest")]
+    limit = Limit(name="share", topology_key=args.key, max_share=args.limit)
+    group = PolicyGroup(name="pods", selector=Selector(), group_by=(_APP,), limits=(limit,))
+    policy = default_policy().model_copy(update={"groups": (group,)})
+    return Manifests.of(read), Snapshot(taken_at=_NEVER, nodes=tuple(_nodes(args.domains, args.key, larger))), policy
+
+
+def _deployment(name: str, replicas: int, spread: Sequence[Any], apart: str | None) -> dict[str, Any]:
+    """Return a Deployment; `apart` is the key over which its own pods are kept apart, None for none."""
+    labels = {_APP: "pods", "group": name} if apart else {_APP: "pods"}
+    term = {"topologyKey": apart, "labelSelector": {"matchLabels": {"group": name}}}
+    required = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    spec = {
+        "containers": [{"name": "pods", "image": "pods"}],
+        **({"topologySpreadConstraints": list(spread)} if spread else {}),
+        **({"affinity": required} if apart else {}),
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": spec},
+        },
+    }
+
+
+def _constrain(key: str, max_skew: int) -> dict[str, Any]:
+    selector = {"matchLabels": {_APP: "pods"}}
+    return {
+        "topologyKey": key,
+        "maxSkew": max_skew,
+        "whenUnsatisfiable": str(WhenUnsatisfiable.DO_NOT_SCHEDULE),
+        "labelSelector": selector,
+    }
+
+
+def _nodes(domains: Sequence[int], key: str, larger: str) -> Iterator[Node]:
+    """Yield a node for each domain, in the larger ones where there are several."""
+    for zone, number in enumerate(domains):
+        for place in range(number):
+            name = f"{zone}-{place}"
+            of_larger = {larger: str(zone)} if len(domains) > 1 else {}
+            yield Node(name=name, labels=Labels({HOSTNAME: name, key: name, **of_larger}), created=_NEVER)
 
 
 def _parse_share(text: str) -> Share:

@@ -11,12 +11,14 @@ from rebalancer.lint.drains import check_drain
 from rebalancer.lint.finding import Finding, Rule, Severity, sort_findings
 from rebalancer.lint.ground import Ground
 from rebalancer.lint.keys import check_keys
+from rebalancer.lint.limit_rules import check_limits
 from rebalancer.lint.manifest import ROOT, Manifest, Manifests
 from rebalancer.lint.placement import check_placement
 from rebalancer.lint.refusals import check_refusals
 from rebalancer.lint.rollouts import check_rollouts
 from rebalancer.lint.selectors import check_selectors
 from rebalancer.lint.steps import check_steps
+from rebalancer.policy import Policy
 
 _ALWAYS: Final[Sequence[Callable[[Manifest], Iterator[Finding]]]] = (
     check_refusals,
@@ -34,13 +36,20 @@ _WITHOUT_A_CLUSTER: Final[Sequence[Callable[[Manifest], Iterator[Finding]]]] = (
 
 
 def lint(
-    manifests: Manifests, ground: Ground | None = None, drained: Sequence[str] = (), source: str = ""
+    manifests: Manifests,
+    ground: Ground | None = None,
+    drained: Sequence[str] = (),
+    source: str = "",
+    policy: Policy | None = None,
 ) -> Sequence[Finding]:
     """Return what the rules find, by file and line; with a cluster also what follows there.
 
-    `drained` are nodes of it that are to be drained; `source` names it in findings that are about no manifest.
+    `drained` are nodes of it that are to be drained; `source` names it in findings that are about no manifest. `policy`
+    is the one whose limits are held against the manifests.
     """
     findings = [*_find(manifests), *check_budgets(manifests)]
+    if policy is not None:
+        findings += check_limits(manifests, ground, policy)
     if ground is None:
         findings += [one for manifest in manifests.every for check in _WITHOUT_A_CLUSTER for one in check(manifest)]
     else:

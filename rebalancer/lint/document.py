@@ -1,11 +1,11 @@
 """The Lint document: the findings, as a pipeline reads them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from rebalancer.documents.document import API_VERSION, CamelCaseStruct, Number, Text
+from rebalancer.documents.document import API_VERSION, CamelCaseStruct, Number, SizeRange, Text, list_ranges
 from rebalancer.lint.finding import Finding, Operation, Severity
 
 
@@ -17,10 +17,11 @@ class PatchOperation(Struct, frozen=True, kw_only=True, omit_defaults=True):
     value: Any = None
 
 
-class LintFinding(CamelCaseStruct, frozen=True, kw_only=True):
+class LintFinding(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
     """What a rule says of an object, `object` being KIND NAMESPACE/NAME, "" of a file that cannot be read.
 
-    `patch` is the smallest change after which the rule finds nothing, empty where there is none.
+    `patch` is the smallest change after which the rule finds nothing, empty where there is none. Rules about limits
+    have the `numbers` of the message by name, and all `sizes` (numbers of pods) of which a message shows the first.
     """
 
     rule: Text
@@ -30,6 +31,8 @@ class LintFinding(CamelCaseStruct, frozen=True, kw_only=True):
     object: str
     message: Text
     patch: tuple[PatchOperation, ...]
+    numbers: Mapping[str, int] = {}
+    sizes: tuple[SizeRange, ...] = ()
 
 
 class LintDocument(CamelCaseStruct, frozen=True, kw_only=True):
@@ -57,6 +60,8 @@ def _finding(found: Finding) -> LintFinding:
         object=manifest.title,
         message=found.message,
         patch=tuple(_operation(one, found) for one in found.patch),
+        numbers=found.numbers,
+        sizes=list_ranges(found.sizes),
     )
 
 

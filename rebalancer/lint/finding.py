@@ -1,7 +1,7 @@
 """A finding: a rule, where in which file, the fact with its numbers, and the smallest change that removes it."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, Self
 
@@ -127,6 +127,41 @@ class Rule(StrEnum):
         "drain-leaves-fewer",
         "After a drain of the named nodes not every pod finds another node, or nobody creates it anew.",
     )
+    LIMIT_IMPOSSIBLE = (
+        "limit-impossible",
+        (
+            "No placement of the pods keeps a limit of the policy: an error where the number of domains is known, or "
+            "where the limit allows none of the pods in a domain. As a note: how many domains it takes."
+        ),
+    )
+    LIMIT_NOT_GUARANTEED = (
+        "limit-not-guaranteed",
+        (
+            "No hard constraint of the pods guarantees a limit of the policy: kube-scheduler may place more of them in "
+            "one domain than the limit allows. The change is the constraint that guarantees it."
+        ),
+    )
+    SIZES_BEYOND_LIMIT = (
+        "sizes-beyond-limit",
+        (
+            "Some smaller numbers of pods have no placement within a limit of the policy and the constraint that "
+            "guarantees it: scaling through them violates the limit, or leaves pods without a node."
+        ),
+    )
+    SIZES_WITHOUT_PLACEMENT = (
+        "sizes-without-placement",
+        (
+            "Hard constraints over zones and over smaller domains leave some numbers of pods without a placement, or "
+            "with none that pods reach which are placed one by one."
+        ),
+    )
+    GROUPS_DEADLOCK = (
+        "groups-deadlock",
+        (
+            "Groups of pods, each with anti-affinity to its own, can block each other under the constraint that "
+            "guarantees a limit: a pod stays pending, although other choices of kube-scheduler place all of them."
+        ),
+    )
     BUDGETS_OVERLAP = (
         "budgets-overlap",
         "Two PodDisruptionBudgets select the same pods: the API server refuses every eviction of them.",
@@ -148,7 +183,10 @@ class Operation(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What a rule says of a manifest, at the line of `path`; `patch` is the smallest change, empty where none helps."""
+    """What a rule says of a manifest, at the line of `path`; `patch` is the smallest change, empty where none helps.
+
+    `numbers` are those of the message by name, and `sizes` the numbers of pods that it lists, of rules about limits.
+    """
 
     rule: Rule
     severity: Severity
@@ -156,6 +194,8 @@ class Finding:
     path: Path
     message: str
     patch: tuple[Operation, ...] = ()
+    numbers: Mapping[str, int] = field(default_factory=dict)
+    sizes: tuple[int, ...] = ()
 
     @property
     def line(self) -> int:

@@ -137,9 +137,44 @@ def test_a_drain_needs_no_manifest(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown.endswith("0 objects in 0 files: 1 error.\n")
 
 
+POLICY = """
+apiVersion: rebalancer.dev/v1alpha1
+kind: RebalancePolicy
+groups:
+  - {name: g, selector: {}, limits: [{name: half, topologyKey: kubernetes.io/hostname, maxShare: "<=1/2"}]}
+"""
+
+
+def test_the_limits_of_a_policy_are_held_against_manifests(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the file that is named, alone and in a cluster; the shipped one is nobody's choice."""
+    policy = tmp_path / "policy.yaml"
+    policy.write_text(POLICY)
+    for more in ((), ("--snapshot", EXAMPLE)):
+        lint(tmp_path, NOTHING, "-o", "json", *more)
+        assert json.loads(capsys.readouterr().out)["findings"] == []
+        lint(tmp_path, NOTHING, "-o", "json", "--policy", str(policy), *more)
+        (found, *_) = json.loads(capsys.readouterr().out)["findings"]
+        assert (found["rule"], found["numbers"]["cap"]) == ("limit-not-guaranteed", 1)
+        assert found["numbers"].get("domains") == (6 if more else None)
+
+
+def test_a_policy_among_the_manifests_is_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The ConfigMap of the cluster's; a mistake in it is said with its name."""
+    metadata = {"name": "rebalancer-policy", "namespace": "rebalancer-system"}
+    config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"policy.yaml": POLICY}}
+    lint(tmp_path, text(deployment(), config_map))
+    assert "[limit-not-guaranteed]" in capsys.readouterr().out
+    lint(tmp_path, text(deployment(), config_map | {"metadata": {"name": "other"}}))
+    assert "[limit-not-guaranteed]" not in capsys.readouterr().out
+    wrong = {"policy.yaml": POLICY.replace("maxShare", "maxShar")}
+    assert lint(tmp_path, text(deployment(), config_map | {"data": wrong})) == Exit.ERROR
+    assert "web.yaml is not a valid policy, 1 problem" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
+        (["docs", "--policy", "configmap:a/b"], "--policy configmap:… names a live cluster; give a file"),
         (["--drain", "a-0"], "--drain is about nodes of a cluster; give it with --snapshot, --context or --kubeconfig"),
         ([], "name manifests: FILE, a folder, or - for standard input"),
         (["docs", "--snapshot", EXAMPLE, "--context", "prod"], "--snapshot is a file of a cluster"),

@@ -14,7 +14,6 @@ import pytest
 from msgspec import Struct, structs
 
 from rebalancer.adapters.files.manifests import read_manifests
-from rebalancer.advice.suggestion import SuggestionRequest
 from rebalancer.checks.document import check_document
 from rebalancer.checks.results import check_monitoring, check_server
 from rebalancer.cli.main import main
@@ -28,7 +27,6 @@ from rebalancer.documents.history import history_document, trend_document
 from rebalancer.documents.plan import plan_document
 from rebalancer.documents.prediction import prediction_document
 from rebalancer.documents.resilience import resilience_document
-from rebalancer.documents.suggestion import suggestion_document
 from rebalancer.engine import evaluate
 from rebalancer.history.trend import Trend, extend_trend
 from rebalancer.lint.check import lint
@@ -38,7 +36,7 @@ from rebalancer.lint.manifest import Manifests
 from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import NO_MEMORY, Reference
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.policy import Amount, Budgets, Share
+from rebalancer.policy import Amount, Budgets, load_policy
 from rebalancer.ports import PLAN_KEY, STATUS_KEY
 from rebalancer.resilience.changes import find_all_changes
 from rebalancer.resilience.comparison import find_effect
@@ -77,7 +75,9 @@ def skewed() -> Snapshot:
 def find_mistakes(snapshot: Snapshot) -> Sequence[Finding]:
     """Return findings, none beside an empty snapshot: nothing is of it."""
     mistakes = ROOT / "docs" / "examples" / "mistakes.yaml"
-    return lint(Manifests.of(read_manifests(mistakes.read_text(), "mistakes.yaml"))) if snapshot.pods else ()
+    manifests = Manifests.of(read_manifests(mistakes.read_text(), "mistakes.yaml"))
+    policy = load_policy((ROOT / "docs" / "examples" / "limits.yaml").read_bytes(), source="limits.yaml")
+    return lint(manifests, policy=policy) if snapshot.pods else ()
 
 
 def empty() -> Snapshot:
@@ -105,8 +105,6 @@ def written(snapshot: Snapshot) -> Iterator[tuple[str, bytes]]:
     lost = resilience_document([ZONE, HOSTNAME], 3, losses, 100, changes, left, view.nodes.by_name)
     yield "resilience", text(lost)
     yield "report", text(full_report(view, assessment, made, RULES, lost=lost))
-    wish = SuggestionRequest(share=Share.of("<1/3"), size=6, zones=(2, 2, 2), key=HOSTNAME, group_size=2)
-    yield "suggestion", text(suggestion_document(wish))
     yield "lint", text(lint_document(find_mistakes(snapshot), files=1, objects=3))
     for workload in snapshot.workloads:
         reference = Reference(workload.namespace, workload.kind, workload.name)

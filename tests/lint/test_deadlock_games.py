@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rebalancer.advice import deadlock_games
-from rebalancer.advice.deadlock_games import GameResult, GameTooLargeError, play_game
+from rebalancer.lint import deadlock_games
+from rebalancer.lint.deadlock_games import GameResult, GameTooLargeError, play_game
 from tests.drawing import examples
 
 
