@@ -16,6 +16,7 @@ from rebalancer.lint.manifest import ROOT, Manifest, Manifests
 from rebalancer.lint.placement import check_placement
 from rebalancer.lint.refusals import check_refusals
 from rebalancer.lint.rollouts import check_rollouts
+from rebalancer.lint.scale_downs import check_scale_downs
 from rebalancer.lint.selectors import check_selectors
 from rebalancer.lint.steps import check_steps
 from rebalancer.policy import Policy
@@ -31,6 +32,7 @@ _WITHOUT_A_CLUSTER: Final[Sequence[Callable[[Manifest], Iterator[Finding]]]] = (
     check_keys,
     check_anti_affinity,
     check_rollouts,
+    check_scale_downs,
 )
 """What depends on a cluster that is not known."""
 
@@ -57,6 +59,7 @@ def lint(
         for manifest, found in rollouts:
             wedges = any(one.rule is Rule.ROLLOUT_WEDGES for one in found)
             findings += found if wedges else [*found, *check_steps(manifest, ground)]
+        findings += [one for manifest in manifests.workloads for one in check_scale_downs(manifest, ground)]
         missing = list(check_domains(ground))
         known = {one.manifest for one in missing if one.severity is Severity.ERROR}
         findings += [*missing, *check_placement(ground, known), *check_drain(ground, drained, source)]

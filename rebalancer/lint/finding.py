@@ -162,6 +162,13 @@ class Rule(StrEnum):
             "guarantees a limit: a pod stays pending, although other choices of kube-scheduler place all of them."
         ),
     )
+    SCALE_DOWN_SKEW = (
+        "scale-down-skew",
+        (
+            "A scale-down of a StatefulSet deletes the pods with the highest ordinals, whatever their domains: what it "
+            "leaves may violate maxSkew, or a limit of the policy."
+        ),
+    )
     BUDGETS_OVERLAP = (
         "budgets-overlap",
         "Two PodDisruptionBudgets select the same pods: the API server refuses every eviction of them.",

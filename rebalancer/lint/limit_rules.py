@@ -10,6 +10,7 @@ from rebalancer.lint.limit_numbers import HardConstraint, find_constraints, need
 from rebalancer.lint.limit_sizes import check_groups, check_sizes
 from rebalancer.lint.limits import CoveredLimit, find_limits
 from rebalancer.lint.manifest import Manifest, Manifests, Path
+from rebalancer.lint.scale_downs import check_limit_on_the_way
 from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.words import plural
 from rebalancer.policy import Policy
@@ -35,6 +36,7 @@ def check_limits(manifests: Manifests, ground: Ground | None, policy: Policy) ->
         yield from check_sizes(covered, max_skew)
         if max_skew is not None:
             yield from check_groups(covered, max_skew)
+            yield from check_limit_on_the_way(covered, max_skew)
 
 
 def _impossible(covered: CoveredLimit) -> Finding:

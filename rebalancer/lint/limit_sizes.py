@@ -31,7 +31,7 @@ def check_sizes(covered: CoveredLimit, max_skew: int | None) -> Iterator[Finding
         if sizes:
             yield _beyond(covered, sizes, f"{covered.title} allows none of these numbers of pods in a domain")
         return
-    domains = _domains_of(covered, max_skew)
+    domains = domains_of(covered, max_skew)
     sizes = unattainable_sizes(covered.pods, cap, domains)
     if sizes:
         both = f"both {covered.title} and {_constraints(covered, domains)}"
@@ -54,7 +54,7 @@ def check_sizes(covered: CoveredLimit, max_skew: int | None) -> Iterator[Finding
                 severity=Severity.WARNING if covered.pods in found else Severity.INFO,
                 manifest=covered.manifests[0],
                 path=_REPLICAS,
-                message=f"{under} {what}: {_shown(found)}. {helps}",
+                message=f"{under} {what}: {show_sizes(found)}. {helps}",
                 sizes=found,
             )
 
@@ -65,12 +65,13 @@ def _beyond(covered: CoveredLimit, sizes: tuple[int, ...], why: str) -> Finding:
         severity=Severity.INFO,
         manifest=covered.manifests[0],
         path=_REPLICAS,
-        message=f"{why}, up to {covered.pods}: {_shown(sizes)}",
+        message=f"{why}, up to {covered.pods}: {show_sizes(sizes)}",
         sizes=sizes,
     )
 
 
-def _shown(sizes: Sequence[int]) -> str:
+def show_sizes(sizes: Sequence[int]) -> str:
+    """Write sizes as ranges, and how many there are besides."""
     ranges = join_sizes(sizes)
     if len(ranges) <= _MOST_SHOWN:
         return list_sizes(sizes)
@@ -78,8 +79,8 @@ def _shown(sizes: Sequence[int]) -> str:
     return f"{list_sizes([size for size in sizes if size <= last])} and {sum(size > last for size in sizes)} more"
 
 
-def _domains_of(covered: CoveredLimit, max_skew: int) -> Domains:
-    """Return the domains, in their zones where a constraint is over both."""
+def domains_of(covered: CoveredLimit, max_skew: int) -> Domains:
+    """Return the domains of a limit, with a constraint over them and, if there is one, that over the larger ones."""
     zones = covered.zones
     return Domains(zones, max_skew, covered.find_max_skew(covered.larger_key) if len(zones) > 1 else None)
 
@@ -94,7 +95,7 @@ def check_groups(covered: CoveredLimit, max_skew: int) -> Iterator[Finding]:
     size = _find_group_size(covered)
     if size is None or covered.domains is None:
         return
-    groups, domains = len(covered.manifests), _domains_of(covered, max_skew)
+    groups, domains = len(covered.manifests), domains_of(covered, max_skew)
     which = f"with {_constraints(covered, domains)}, {groups} groups of {size} with anti-affinity"
     found = search_deadlocks(groups, size, domains)
     if found is not None and not found.stuck:

@@ -44,6 +44,7 @@ def found(policy: Policy, *objects: dict[str, Any], cluster: Snapshot | None = N
         Rule.SIZES_BEYOND_LIMIT,
         Rule.SIZES_WITHOUT_PLACEMENT,
         Rule.GROUPS_DEADLOCK,
+        Rule.SCALE_DOWN_SKEW,
     }
     ground = Ground(cluster, read) if cluster is not None else None
     return [one for one in lint(read, ground, policy=policy) if one.rule in about]
