@@ -12,8 +12,8 @@ cluster (`sketch`) and a story; `story` tells a play as it goes, `page` serves i
 and `demo` show.
 
 Simulated as in a real cluster: replacements, placement by kube-scheduler's rules, readiness, disruption budgets with
-their delay, preemption as far as it is certain, the responses of the Eviction API. Not simulated: rollouts,
-provisioning of volumes, taint-based eviction.
+their delay, preemption as far as it is certain, the responses of the Eviction API, rolling updates (`rollouts`) that
+begin in it. Not simulated: provisioning of volumes, taint-based eviction.
 """
 
 from rebalancer.model.nodes import HOSTNAME, ZONE
@@ -21,6 +21,7 @@ from rebalancer.simulator.autoscaler import Autoscaling
 from rebalancer.simulator.builder import START, ClusterBuilder
 from rebalancer.simulator.cluster import SimulatedCluster, SimulatedLease
 from rebalancer.simulator.scheduler import pick_most_crowded, pick_random_best
+from rebalancer.simulator.state import RollingUpdate
 from rebalancer.simulator.timings import Faults, Span, Timings
 from rebalancer.simulator.trace import TraceEntry, TraceKind
 
@@ -31,6 +32,7 @@ __all__ = [
     "Autoscaling",
     "ClusterBuilder",
     "Faults",
+    "RollingUpdate",
     "SimulatedCluster",
     "SimulatedLease",
     "Span",

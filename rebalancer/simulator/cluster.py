@@ -17,7 +17,7 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.placeholders import Placeholder
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.workloads import reference_of
+from rebalancer.model.workloads import PodTemplate, reference_of
 from rebalancer.policy import Capacity
 from rebalancer.ports import (
     Document,
@@ -42,8 +42,9 @@ from rebalancer.simulator.kubelets import Kubelets
 from rebalancer.simulator.node_changes import NodeChanges
 from rebalancer.simulator.owners import Deployments, PodSets, ReplicaSets, StatefulSets
 from rebalancer.simulator.pod_factory import PodFactory
+from rebalancer.simulator.rollouts import begin_rollout
 from rebalancer.simulator.scheduler import SimulatedScheduler, pick_random_best
-from rebalancer.simulator.state import ClusterState
+from rebalancer.simulator.state import ClusterState, RollingUpdate
 from rebalancer.simulator.store import Store
 from rebalancer.simulator.timings import Faults, Timings
 from rebalancer.simulator.trace import TraceEntry, TraceKind
@@ -254,3 +255,15 @@ class SimulatedCluster:
                 self.state.store.workloads.put(structs.replace(workload, replicas=replicas, observed=False))
                 return
         raise ValueError(f"{kind} {namespace}/{name} not found")
+
+    def roll_out(self, workload: Reference, template: PodTemplate, update: RollingUpdate) -> None:
+        """Give a Deployment or a StatefulSet another template; ValueError if it does not exist.
+
+        A StatefulSet is updated pod by pod, whatever `update` says.
+        """
+        for known in self.state.store.workloads:
+            if reference_of(known) == workload:
+                self.state.note(TraceKind.ROLLED_OUT, str(known))
+                begin_rollout(self.state, known, template, update)
+                return
+        raise ValueError(f"{workload} not found")

@@ -6,7 +6,7 @@ of its ordinal is removed. Foreign owners are taken for one or the other: one wi
 defines each pod creates it again, as it was, once it is gone. A Deployment sets the replicas of its ReplicaSet and adds
 up the status of its ReplicaSets.
 
-Rollouts are not simulated: a Deployment in the middle of one stays there.
+A rollout is played where it has begun here (`rollouts`); a Deployment that is found in the middle of one stays there.
 Source: `pkg/controller/replicaset/replica_set.go` (manageReplicas),
 `pkg/controller/statefulset/stateful_set_control.go` (processReplica, processCondemned).
 """
@@ -22,11 +22,10 @@ from rebalancer.model.pods import OwnerReference, Pod, PodPhase
 from rebalancer.model.workloads import Workload, is_beyond, pod_ordinal
 from rebalancer.prevention.controller_order import sort_for_deletion
 from rebalancer.simulator.pod_factory import PodFactory
+from rebalancer.simulator.rollouts import find_outdated, read_revision, shift_replicas
 from rebalancer.simulator.state import ClusterState
 from rebalancer.simulator.trace import TraceKind
 from rebalancer.simulator.watch import follow
-
-_REVISION = "deployment.kubernetes.io/revision"
 
 
 class Controller(ABC):
@@ -205,6 +204,9 @@ class StatefulSets(Controller):
             self._state.delete(pod)
             if in_turn:
                 return
+        outdated = find_outdated(owner, numbered) if owner.uid in self._state.updates else None
+        if outdated is not None:
+            self._state.delete(outdated)
 
     def _create(self, owner: Workload, number: int) -> None:
         made = self._pod_factory.next_pod(owner, f"{owner.name}-{number}")
@@ -306,7 +308,12 @@ class Deployments:
             return
         newest = max(below, key=_rank_by_age)
         alive = [replica_set for replica_set in below if replica_set.replicas] or [newest]
-        if len(alive) == 1 and alive[0].replicas != deployment.replicas:
+        update = self._state.updates.get(uid)
+        if update is not None:
+            old = sorted((one for one in below if one is not newest), key=_rank_by_age)
+            for changed in shift_replicas(deployment, newest, old, update):
+                workloads.put(changed)
+        elif len(alive) == 1 and alive[0].replicas != deployment.replicas:
             workloads.put(structs.replace(alive[0], replicas=deployment.replicas, observed=False))
         reported = structs.replace(
             deployment,
@@ -321,5 +328,4 @@ class Deployments:
 
 def _rank_by_age(replica_set: Workload) -> tuple[int, float]:
     """Return the sort key by which the newest ReplicaSet of a Deployment is the last."""
-    revision = replica_set.annotations.get(_REVISION, "")
-    return int(revision) if revision.isdigit() else 0, replica_set.created.timestamp()
+    return read_revision(replica_set), replica_set.created.timestamp()

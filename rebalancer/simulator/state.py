@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
+from typing import NamedTuple
 
 from msgspec import structs
 
@@ -19,6 +20,13 @@ _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 """The characters of generated names (apimachinery `rand.SafeEncodeString`)."""
 
 
+class RollingUpdate(NamedTuple):
+    """How many pods of a Deployment may be too many while it is updated, and how many may be missing."""
+
+    surge: int
+    unavailable: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class ClusterState:
     """A cluster without its controllers."""
@@ -30,6 +38,8 @@ class ClusterState:
     trace: list[TraceEntry] = field(default_factory=list)
     refused_pods: dict[str, str] = field(default_factory=dict)
     """Why the API server refuses new pods, by namespace: a quota, say."""
+    updates: dict[str, RollingUpdate] = field(default_factory=dict)
+    """How the workloads are updated whose rollouts have begun here, by their UID."""
     missing_images: set[str] = field(default_factory=set)
     """Images that no registry has: pods that run go on, new ones do not start."""
 

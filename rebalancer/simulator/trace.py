@@ -22,6 +22,8 @@ class TraceKind(StrEnum):
     REFUSED = "Refused"
     """An eviction was not granted."""
     SCALED = "Scaled"
+    ROLLED_OUT = "RolledOut"
+    """The template of the workload has changed."""
     BUDGET_CHANGED = "BudgetChanged"
     NODE_REMOVED = "NodeRemoved"
     NODE_ADDED = "NodeAdded"
