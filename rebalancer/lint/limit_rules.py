@@ -1,7 +1,7 @@
 """Limits of a policy that no placement keeps, and those that no hard constraint guarantees."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import count
+from typing import Final
 
 from rebalancer.advice.constraints import SuggestedSpread, find_selector
 from rebalancer.lint.finding import Finding, Operation, Rule, Severity, set_field
@@ -17,13 +17,16 @@ from rebalancer.policy import Policy
 
 _REPLICAS: Path = ("spec", "replicas")
 
+_STEPS: Final = 10
+"""How far beyond twice the number of pods a number is searched that a placement keeps within a limit."""
+
 
 def check_limits(manifests: Manifests, ground: Ground | None, policy: Policy) -> Iterator[Finding]:
     """Yield what the limits of a policy mean for the pods of manifests; without a cluster, over any domains."""
     for covered in find_limits(manifests, ground, policy):
         if covered.pods <= covered.most:
             continue
-        if not covered.most or (covered.domains is not None and covered.limit.reason is not None):
+        if not covered.fits(covered.pods):
             yield _impossible(covered)
             continue
         max_skew = covered.find_max_skew(covered.limit.topology_key)
@@ -41,31 +44,46 @@ def check_limits(manifests: Manifests, ground: Ground | None, policy: Policy) ->
 
 def _impossible(covered: CoveredLimit) -> Finding:
     """Return that no placement keeps a limit: it allows no pod in any domain, or there are too few domains."""
-    pods, most, there = covered.pods, covered.most, covered.limit.possible
+    pods, most, there, known = covered.pods, covered.most, covered.domains or 0, covered.limit.possible
+    numbers = {"pods": pods, "cap": most}
+    more = next((number for number in range(pods + 1, 2 * pods + _STEPS) if covered.fits(number)), None)
+    replicas = f"raise replicas until it counts {more}" if covered.cap.share is not None and more is not None else ""
+    ways = [f"add nodes with another value of {covered.limit.topology_key}"] if most else []
+    ways += [*filter(None, [replicas]), "allow more in the policy"]
     if not most:
-        share = covered.limit.rule.max_share
-        assert share is not None
-        enough = next(number for number in count(pods) if share.cap(number))
-        message = (
-            f"{covered.title} allows none of {plural(pods, 'pod')} in a domain, so every placement violates it. "
-            f"From {enough} pods on it allows 1"
-        )
-        numbers = {"pods": pods, "cap": most}
+        message = f"{covered.title} allows none of {plural(pods, 'pod')} in a domain, so every placement violates it"
     else:
-        key, needed = covered.limit.topology_key, -(-pods // most)
-        message = (
-            f"{_allows(covered)}: it takes {plural(needed, 'domain')}, and the cluster has {there}. "
-            f"Add nodes with another value of {key}, or allow more in the policy"
+        needed = -(-pods // most)
+        numbers |= {"domains": there, "domainsNeeded": needed}
+        cluster = (
+            f"the cluster has {there}"
+            if known == there
+            else f"only {there} of {known} {'has' if there == 1 else 'have'} a node"
         )
-        numbers = {"pods": pods, "cap": most, "domains": there, "domainsNeeded": needed}
+        message = f"{_allows(covered)}: it takes {needed} domains, and {cluster}"
+    proved = not covered.where and (not most or (known * most < pods and covered.counts_everywhere))
     return Finding(
         rule=Rule.LIMIT_IMPOSSIBLE,
-        severity=Severity.WARNING if covered.where else Severity.ERROR,
+        severity=Severity.ERROR if proved else Severity.WARNING,
         manifest=covered.manifests[0],
         path=_REPLICAS,
-        message=message,
+        message=f"{message}. {_sentence(ways)}",
+        patch=_enlarge(covered, more) if replicas and more is not None else (),
         numbers=numbers,
     )
+
+
+def _sentence(ways: Sequence[str]) -> str:
+    text = " or ".join(ways) if len(ways) < 3 else f"{', '.join(ways[:-1])}, or {ways[-1]}"
+    return f"{text[0].upper()}{text[1:]}"
+
+
+def _enlarge(covered: CoveredLimit, pods: int) -> tuple[Operation, ...]:
+    """Return the operation that makes so many pods of the only workload that a limit counts, where it has a number."""
+    (manifest, *others) = covered.manifests
+    alone = not others and len(covered.limit.parts) == 1 and manifest.replicas == covered.pods
+    is_written = manifest.find(_REPLICAS) is not None
+    return set_field(manifest, _REPLICAS, pods) if alone and is_written else ()
 
 
 def _domains_that_it_takes(covered: CoveredLimit, max_skew: int | None) -> Iterator[Finding]:

@@ -62,6 +62,17 @@ class CoveredLimit:
         rule = self.limit.rule
         return Cap(rule.max_share, rule.max_pods or 0, rule.when.total)
 
+    def fits(self, pods: int) -> bool:
+        """Return whether some placement of so many pods keeps it; without a cluster: over some number of domains."""
+        most = self.cap.of(pods)
+        return most * self.domains >= pods if self.domains is not None else most > 0
+
+    @property
+    def counts_everywhere(self) -> bool:
+        """Whether each node of the cluster is in one of its domains: elsewhere it counts no pods."""
+        nodes = self.limit.view.nodes
+        return len(nodes.values(self.limit.topology_key)) == len(nodes.by_name)
+
     @property
     def title(self) -> str:
         """Its name and bound, and where it applies."""
@@ -154,7 +165,7 @@ def find_limits(manifests: Manifests, ground: Ground | None, policy: Policy) -> 
     for limit in evaluate_limits(find_limit_groups(view, groups), view, NO_MEMORY, knowledge):
         owners = dict.fromkeys(part.member.reference for part in limit.parts)
         covered = [deployed.by_workload[owner] for owner in owners if owner in deployed.by_workload]
-        if not covered or limit.cap is None or limit.rule.within is not None:
+        if not covered or limit.cap is None or limit.rule.within is not None or limit.rule.domains is not None:
             continue
         if ground is not None:
             yield CoveredLimit(limit, covered, limit.existing, "")

@@ -1,18 +1,21 @@
 """What the limits of a policy mean for manifests, as every placement of small cases shows."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from rebalancer.lint.check import lint
 from rebalancer.lint.finding import Finding, Rule, Severity
 from rebalancer.lint.ground import Ground
+from rebalancer.model.labels import Labels
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.policy import Policy, Share, load_policy
+from rebalancer.policy import Policy, Share, Topology, load_policy
 from rebalancer.simulator import ClusterBuilder
 from tests.drawing import examples
 from tests.lint.build import HOST, OWN, ZONE, affinity, deployment, manifests, patched, spread, term, text
@@ -97,6 +100,15 @@ def test_in_a_cluster_every_placement_agrees(share: str, pods: int, zones: list[
     impossible, open_ones = of(Rule.LIMIT_IMPOSSIBLE, findings), of(Rule.LIMIT_NOT_GUARANTEED, findings)
     assert [one.severity for one in impossible] == ([] if fits else [Severity.ERROR])
     assert [one.numbers["most"] for one in open_ones] == ([worst] if fits and worst > cap else [])
+    for one in impossible:
+        after = patched(made, one)["spec"]["replicas"]
+        possible = [
+            number
+            for number in range(pods + 1, 2 * pods + 2)
+            if -(-number // domains) <= Share.of(share).cap(number)  # the fullest domain of the most even placement
+        ]
+        assert after == next(iter(possible), after)
+        assert after == pods or of(Rule.LIMIT_IMPOSSIBLE, found(policy, web(after, skew), cluster=cluster)) == []
     for one in open_ones:
         after = patched(made, one)
         assert of(Rule.LIMIT_NOT_GUARANTEED, found(policy, after, cluster=cluster)) == []
@@ -155,13 +167,13 @@ def test_the_messages_name_limit_numbers_and_the_way_out() -> None:
     )
     (error,) = found(limited('maxShare: "<1/3"'), web(3, None), cluster=nodes(2, 2, 2))
     assert error.message == (
-        "limit g/l (maxShare <1/3) allows none of 3 pods in a domain, so every placement violates it. From 4 pods on "
-        "it allows 1"
+        "limit g/l (maxShare <1/3) allows none of 3 pods in a domain, so every placement violates it. Raise replicas "
+        "until it counts 4 or allow more in the policy"
     )
     (error,) = found(limited("maxPods: 2"), web(7, 1), cluster=nodes(1, 1, 1))
     assert error.message == (
         f"limit g/l (maxPods 2) allows 2 of 7 pods in a domain of {HOST}: it takes 4 domains, and the cluster has 3. "
-        f"Add nodes with another value of {HOST}, or allow more in the policy"
+        f"Add nodes with another value of {HOST} or allow more in the policy"
     )
     (note,) = found(limited("maxPods: 3"), web(7, 3))
     assert note.message == (
@@ -235,8 +247,24 @@ def test_a_limit_for_a_number_of_zones_says_so_where_they_are_not_known() -> Non
     assert found(policy, web(3, None), cluster=nodes(1, 1, 1))[0].severity is Severity.ERROR
 
 
+def test_what_is_not_proved_is_no_error() -> None:
+    """Pods on a node without the key are not counted, and a zone without nodes may get some."""
+    policy, cluster = limited("maxPods: 2", ZONE), nodes(1, 1)
+    (error,) = found(policy, web(5, 1, ZONE), cluster=cluster)
+    assert error.severity is Severity.ERROR
+    without = structs.replace(cluster.nodes[-1], name="x", labels=Labels({HOST: "x"}))
+    bare = replace(cluster, nodes=(*cluster.nodes, without))
+    (warning,) = found(policy, web(5, 1, ZONE), cluster=bare)
+    assert warning.severity is Severity.WARNING
+    declared = policy.model_copy(update={"topology": Topology(domains={ZONE: ("a", "b", "c")})})
+    (warning,) = found(declared, web(5, 1, ZONE), cluster=cluster)
+    assert warning.severity is Severity.WARNING
+    assert "it takes 3 domains, and only 2 of 3 have a node. Add nodes" in warning.message
+
+
 def test_what_a_policy_says_of_no_manifest_is_not_said() -> None:
-    """Nor of other bounds, of a limit within larger domains, or below the total from which it applies."""
+    """Nor of other bounds, of named domains, within larger ones, or below the total from which it applies."""
+    assert found(limited("maxPods: 2", ZONE, domains="[a, b]"), web(4, None)) == []
     assert found(limited("minPods: 1"), web(4, None)) == []
     assert found(limited("maxSkew: 1"), web(4, None)) == []
     assert found(limited("maxPods: 2", within=ZONE), web(4, None)) == []
