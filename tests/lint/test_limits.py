@@ -227,6 +227,28 @@ def test_a_constraint_over_nodes_guarantees_nothing_over_zones() -> None:
     assert of(Rule.LIMIT_NOT_GUARANTEED, found(limited("maxPods: 2", ZONE), web(4, 1), cluster=nodes(2, 2)))
 
 
+def test_a_constraint_over_zones_guarantees_nothing_over_racks() -> None:
+    """That racks lie in zones is not known, as it is of nodes."""
+    assert of(Rule.LIMIT_NOT_GUARANTEED, found(limited("maxPods: 2", "example.com/rack"), web(4, 1, ZONE)))
+
+
+def test_a_constraint_of_one_revision_does_not_count_the_pods_of_several_workloads() -> None:
+    """Each has a hash of its own; of one workload it counts all pods, once a rollout has ended."""
+    rule = spread(HOST, matchLabelKeys=["pod-template-hash"])
+    made = [
+        deployment(2, topologySpreadConstraints=[rule]) | {"metadata": {"name": name, "namespace": "shop"}}
+        for name in ("web", "api")
+    ]
+    assert of(Rule.LIMIT_NOT_GUARANTEED, found(limited("maxPods: 1", group_by="app"), *made))
+    assert of(Rule.LIMIT_NOT_GUARANTEED, found(limited("maxPods: 1", group_by="app"), made[0])) == []
+
+
+def test_a_limit_over_living_pods_counts_those_that_are_wanted() -> None:
+    """They live once the manifest is deployed."""
+    findings = found(limited("maxPods: 2", of="live"), web(4, None), cluster=nodes(2, 2))
+    assert of(Rule.LIMIT_NOT_GUARANTEED, findings)[0].numbers["pods"] == 4
+
+
 def test_where_another_hard_constraint_is_in_its_place_there_is_no_change() -> None:
     """The API server takes one for each key; of a looser one the maxSkew is replaced."""
     other = deployment(4, topologySpreadConstraints=[spread(HOST, labelSelector={"matchLabels": {"a": "b"}})])
@@ -328,6 +350,8 @@ def test_groups_that_can_block_each_other_are_found() -> None:
     loose = limited("maxPods: 2", group_by="app")
     assert of(Rule.GROUPS_DEADLOCK, found(loose, *shards(3, 2, 2), cluster=cluster)) == []
     assert of(Rule.GROUPS_DEADLOCK, found(policy, *(web(2, 1, name=name) for name in "abc"), cluster=cluster)) == []
+    of_all = [web(2, 1, name=name, affinity=affinity(apart=[term(ZONE)])) for name in "abc"]
+    assert of(Rule.GROUPS_DEADLOCK, found(policy, *of_all, cluster=cluster)) == []
     (note,) = of(
         Rule.GROUPS_DEADLOCK, found(limited("maxPods: 9", group_by="app"), *shards(30, 2), cluster=nodes(4, 4, 4))
     )
