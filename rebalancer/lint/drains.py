@@ -1,10 +1,11 @@
 """Whether a drain of nodes ends: which of their pods no budget lets go, and which find no other node."""
 
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from rebalancer.assessment.controllers import find_reference
+from rebalancer.lint.drain_order import count_allowed, play_orders
 from rebalancer.lint.finding import Finding, Rule, Severity
 from rebalancer.lint.ground import Ground, reference_of
 from rebalancer.lint.held_together import find_key_that_holds
@@ -21,6 +22,8 @@ from rebalancer.scheduling.view import View
 
 _SEVERAL: Final = 2
 
+_Found = tuple[Rule, Severity, str]
+
 
 def check_drain(ground: Ground, nodes: Sequence[str], source: str) -> Iterator[Finding]:
     """Yield what keeps a drain of these nodes from its end; `source` names the cluster, where no manifest is meant."""
@@ -32,17 +35,59 @@ def check_drain(ground: Ground, nodes: Sequence[str], source: str) -> Iterator[F
     manifests = {reference_of(one): one for one in ground.manifests.workloads}
     rows = find_not_whole(lose(view, frozenset(nodes), Phase.SILENT, drained=True), there) if nodes else {}
     short = {workload: row for workload, row in rows.items() if row.verdict is Verdict.NO}
+    found = {workload: _find(pods, short.get(workload), nodes, view) for workload, pods in there.items()}
+    said = [(workload, one) for workload, one in found.items() if one is not None]
+    ending = {one: pods for one, pods in there.items() if not _never_ends(found[one])}
+    for workload, (rule, severity, message) in (*said, *_find_order(ending, nodes, view)):
+        yield Finding(
+            rule=rule,
+            severity=severity,
+            manifest=manifests.get(workload) or _stub(workload, source),
+            path=ROOT,
+            message=f"drain of {name_list(nodes)}: {message}",
+        )
+
+
+def _never_ends(found: _Found | None) -> bool:
+    return found is not None and found[0] is Rule.DRAIN_NEVER_ENDS
+
+
+def _find_order(
+    there: Mapping[Reference, Sequence[Pod]], nodes: Sequence[str], view: View
+) -> Iterator[tuple[Reference, _Found]]:
+    """Yield the workloads whose pods have to wait: for those of others, or for each other."""
+    orders = play_orders(view, nodes, there)
+    stuck = [one for one in orders if one.staying and one.waiting]
+    ends = next((one.order for one in orders if not one.staying), None)
+    for workload, pods in stuck[0].staying.items() if stuck else ():
+        (budget, *_) = view.snapshot.budget_selection.budgets_of(pods[0])
+        waiting = name_list(dict.fromkeys(str(find_reference(pod, view)) for pod in stuck[0].waiting))
+        kept = f"the budget {budget} keeps {plural(len(pods), 'pod')} of it while new pods of {waiting} wait for a node"
+        if ends is not None:
+            order = ", then ".join(map(str, ends))
+            message = f"it ends where pods are evicted in the order {order}; in another one {kept}"
+        else:
+            message = f"it ends in no order that was played: {kept}"
+        yield workload, (Rule.DRAIN_ORDER, Severity.WARNING, message)
+    if not stuck:
+        yield from _find_turns(there, view)
+
+
+def _find_turns(there: Mapping[Reference, Sequence[Pod]], view: View) -> Iterator[tuple[Reference, _Found]]:
+    """Yield the workloads whose budget lets fewer pods go at once than are there."""
+    counts = Counter[DisruptionBudget]()
+    selection = view.snapshot.budget_selection
+    for pods in there.values():
+        counts.update(budget for pod in pods for budget in selection.budgets_of(pod) if pod.ready)
     for workload, pods in there.items():
-        found = _find(pods, short.get(workload), nodes, view)
-        if found is not None:
-            rule, severity, message = found
-            yield Finding(
-                rule=rule,
-                severity=severity,
-                manifest=manifests.get(workload) or _stub(workload, source),
-                path=ROOT,
-                message=f"drain of {name_list(nodes)}: {message}",
-            )
+        for budget in selection.budgets_of(pods[0]):
+            allowed = count_allowed(budget, view)
+            if 0 < allowed < counts[budget]:
+                message = (
+                    f"the budget {budget} lets {allowed} of {plural(counts[budget], 'pod')} there go at first; each "
+                    "further one goes once a new pod is Ready elsewhere"
+                )
+                yield workload, (Rule.DRAIN_ORDER, Severity.INFO, message)
 
 
 def _is_drained(pod: Pod) -> bool:
@@ -51,9 +96,7 @@ def _is_drained(pod: Pod) -> bool:
     return not (own or pod.mirror or pod.finished or pod.terminating)
 
 
-def _find(
-    pods: Sequence[Pod], row: Remaining | None, nodes: Sequence[str], view: View
-) -> tuple[Rule, Severity, str] | None:
+def _find(pods: Sequence[Pod], row: Remaining | None, nodes: Sequence[str], view: View) -> _Found | None:
     """Return what becomes of the pods of a workload on the nodes, None where all are evicted and come back."""
     number = plural(len(pods), "pod")
     budgets = view.snapshot.budget_selection.budgets_of(pods[0])

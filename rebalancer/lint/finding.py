@@ -169,6 +169,13 @@ class Rule(StrEnum):
             "leaves may violate maxSkew, or a limit of the policy."
         ),
     )
+    DRAIN_ORDER = (
+        "drain-order",
+        (
+            "Some pods of a drain have to wait for others: their budget lets only some go at once (a note), or keeps "
+            "the last ones unless another workload goes later (a warning)."
+        ),
+    )
     BUDGETS_OVERLAP = (
         "budgets-overlap",
         "Two PodDisruptionBudgets select the same pods: the API server refuses every eviction of them.",

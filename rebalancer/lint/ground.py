@@ -12,6 +12,7 @@ from typing import Final
 
 from msgspec import structs
 
+from rebalancer.creation.defaults import apply_defaults
 from rebalancer.creation.replacement import REPLACING_KINDS, replacement
 from rebalancer.lint.manifest import Manifest, Manifests
 from rebalancer.model.cluster import Namespace
@@ -83,7 +84,7 @@ class Ground:
         owner = self._owner_of(manifest)
         if owner is None:
             return 0
-        rejected = reject_nodes(_sample(owner, self.snapshot), self.empty)
+        rejected = reject_nodes(_sample(owner, self.now), self.empty)
         left = self.empty.nodes.names.difference(*(one.nodes for one in rejected))
         return len({value for node, value in self.empty.nodes.values(key).items() if node in left})
 
@@ -96,7 +97,7 @@ class Ground:
         if owner is None or reference_of(manifest) not in self._there or owner.uid in self.snapshot.workload:
             return None
         new = structs.replace(owner, replicas=surge)
-        pods = (*self.snapshot.pods, _sample(new, self.snapshot))
+        pods = (*self.snapshot.pods, _sample(new, self.now))
         return View(replace(self.snapshot, workloads=(*self.snapshot.workloads, new), pods=pods), self.profile)
 
     def find_rollout(self, manifest: Manifest) -> tuple[Workload, Sequence[Pod]] | None:
@@ -126,7 +127,7 @@ class Ground:
 
     def make_pod(self, owner: Workload, ordinal: int = 0) -> Pod | Unpredictable:
         """Return a new pod of an owner of a manifest, as its controller creates it; or why that is not known."""
-        pod = _sample(owner, self.snapshot, ordinal)
+        pod = _sample(owner, self.now, ordinal)
         return replacement(pod, View(replace(self.snapshot, nodes=(), pods=(pod,), workloads=(owner,)), self.profile))
 
     def _owner_of(self, manifest: Manifest) -> Workload | None:
@@ -162,7 +163,7 @@ class Ground:
             if known is not None:
                 gone |= {known.uid, *(one.uid for one in self._below.get(known.uid, ()))}
             if owners[-1].uid not in snapshot.workload and owners[-1].replicas:
-                samples.append(_sample(owners[-1], snapshot))
+                samples.append(_sample(owners[-1], self.now))
         without = gone.difference(one.uid for one in made)
         names = {one.name for one in snapshot.namespaces}
         missing = dict.fromkeys(one.namespace for one in manifests if one.namespace not in names)
@@ -234,8 +235,11 @@ def _has_template(owner: Workload, template: PodTemplate) -> bool:
     return {key: value for key, value in owner.template.labels.items() if key != _HASH} == dict(template.labels)
 
 
-def _sample(owner: Workload, snapshot: Snapshot, ordinal: int = 0) -> Pod:
-    """Return a pod of an owner, which waits for a node: but for names that have the ordinal all are as the first is."""
+def _sample(owner: Workload, view: View, ordinal: int = 0) -> Pod:
+    """Return a pod of an owner, which waits for a node: but for names that have the ordinal all are as the first is.
+
+    It is as the API server makes it: `matchLabelKeys` are in its selectors.
+    """
     assert owner.template is not None
     template, name = owner.template, f"{owner.name}-{ordinal}"
     return Pod(
@@ -244,8 +248,8 @@ def _sample(owner: Workload, snapshot: Snapshot, ordinal: int = 0) -> Pod:
         uid=f"{owner.uid}/{ordinal}",
         labels=template.labels,
         annotations=template.annotations,
-        spec=template.spec,
-        created=snapshot.taken_at,
+        spec=apply_defaults(template.spec, template.labels, view),
+        created=view.snapshot.taken_at,
         owner=OwnerReference(group=owner.group, kind=owner.kind, name=owner.name, uid=owner.uid),
         claims=(*template.claims, *(f"{claim}-{name}" for claim in template.claim_templates)),
         requests=template.requests,

@@ -32,7 +32,8 @@ class _Way(NamedTuple):
 
 
 def check_steps(manifest: Manifest, ground: Ground) -> Iterator[Finding]:
-    """Yield a rollout that wedges between its first step and its end."""
+    """Yield a rollout that wedges between its first step and its end, or that waits for a pod before it begins."""
+    yield from _waiting(manifest, ground)
     rollout = _read_rollout(manifest, ground)
     way = _find_way(rollout) if rollout is not None else None
     if way is None:
@@ -47,6 +48,25 @@ def check_steps(manifest: Manifest, ground: Ground) -> Iterator[Finding]:
         message=_describe(way),
         patch=_allow_more(manifest, way.rollout, update) if update is not None else (),
     )
+
+
+def _waiting(manifest: Manifest, ground: Ground) -> Iterator[Finding]:
+    """Yield a StatefulSet that is updated in order, once each pod is Ready, and has one that is not."""
+    found, workload = ground.find_rollout(manifest), manifest.workload
+    if found is None or read_partition(manifest) is None or workload is None or workload.parallel:
+        return
+    ready = {pod.name for pod in found[1] if pod.ready}
+    names = (f"{manifest.name}-{ordinal}" for ordinal in workload.ordinals)
+    waiting = next((name for name in names if name not in ready), None)
+    if waiting is not None:
+        yield Finding(
+            rule=Rule.ROLLOUT_WEDGES,
+            severity=Severity.WARNING,
+            manifest=manifest,
+            path=_STATEFUL_PATH,
+            message=f"the rollout does not begin before {waiting} is Ready: podManagementPolicy is OrderedReady, so "
+            "that the controller waits for each pod of the old template first",
+        )
 
 
 def _allow_more(manifest: Manifest, rollout: Rollout, update: RollingUpdate) -> tuple[Operation, ...]:

@@ -134,7 +134,7 @@ def test_a_drain_needs_no_manifest(capsys: pytest.CaptureFixture[str]) -> None:
     assert shown.startswith(
         f"{EXAMPLE}:1: error: Deployment shop/cart: drain of a-0: 2 pods there: the budget shop/cart "
     )
-    assert shown.endswith("0 objects in 0 files: 1 error.\n")
+    assert shown.endswith("0 objects in 0 files: 1 error, 1 info.\n")
 
 
 POLICY = """

@@ -6,7 +6,6 @@ The clusters lie side by side. Before each of these steps lint says what it will
 import time
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field
 from datetime import UTC, datetime
 from random import Random
 from typing import Any, Final
@@ -14,14 +13,25 @@ from typing import Any, Final
 from rebalancer.adapters.kubernetes.listing import read_once
 from rebalancer.adapters.kubernetes.transport import connect
 from rebalancer.lint.check import lint
-from rebalancer.lint.finding import Finding, Rule
+from rebalancer.lint.finding import Finding
 from rebalancer.lint.ground import Ground
-from tests.cluster.linted_clusters import Cluster
 from tests.control_plane.api import ApiError, TimedOutError, in_parallel
 from tests.control_plane.layout import lay_out
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.resources import Manifest, key_of, object_path
 from tests.control_plane.settling import condition
+from tests.lint.drawn_clusters import Cluster
+from tests.lint.experiment import (
+    ALONE,
+    DEPLOYED,
+    DRAINED,
+    ROLLED_OUT,
+    ZONE_LOST,
+    Step,
+    name_causes,
+    names_zone,
+    title_of,
+)
 
 QUIET: Final = 12.0
 """A pod that no node admits is tried again after ten seconds at the latest when something has changed."""
@@ -30,32 +40,6 @@ SETTLED: Final = 2.0
 """Where nothing waits and every rollout is done nothing can move any more."""
 
 PATIENCE: Final = 300.0
-
-ALONE, DEPLOYED, ROLLED_OUT, DRAINED, ZONE_LOST = "manifests alone", "deployment", "rollout", "drain", "loss of a zone"
-"""The steps before which lint is run; the first time without the cluster."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """One step of all clusters: `said` is what lint said of each before, the rest what came of it, by their names.
-
-    `objects` are the Deployment, the node or the zone that it is about. `short` are the workloads of which fewer pods
-    are on nodes than wanted, `undone` those that have not all of them Ready and of their template, both with the
-    reason; `before` were short when the step began. `refused` are the objects that the API server refused, with its
-    answer. `held` are the workloads with pods on the node that is drained, `stayed` those of which a pod is still
-    there once every eviction that is left is refused, with the refusal.
-    """
-
-    name: str
-    said: Mapping[str, Sequence[Finding]]
-    _: KW_ONLY
-    objects: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    before: Mapping[str, Collection[str]] = field(default_factory=dict)
-    short: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    undone: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    refused: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    held: Mapping[str, Collection[str]] = field(default_factory=dict)
-    stayed: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 class Linted:
@@ -94,19 +78,19 @@ class Linted:
                 self._refused[cluster.name][title_of(manifest)] = _shorten(error)
 
     def roll_out(self, number: int) -> Step:
-        """Change the image of a Deployment of each cluster that has so many: its rollout ends, or is at rest."""
-        chosen: dict[str, str] = {}
+        """Change the image of a workload of each cluster that has so many: its rollout ends, or is at rest."""
+        chosen: dict[str, Manifest] = {}
         for name, one in self.clusters.items():
-            there = [made for made in one.workloads if made["kind"] == "Deployment" and self._is_there(name, made)]
+            there = [made for made in one.workloads if self._is_there(name, made)]
             if number < len(there):
-                chosen[name] = str(there[number]["metadata"]["name"])
+                chosen[name] = there[number]
         before = self._find_short()
-        for name, app in chosen.items():
-            self.clusters[name] = self.clusters[name].with_new_image(app)
+        for name, made in chosen.items():
+            self.clusters[name] = self.clusters[name].with_new_image(made["metadata"]["name"])
         said = self.lint()
-        in_parallel(self._change, chosen.items())
+        in_parallel(self._change, [(name, made["metadata"]["name"]) for name, made in chosen.items()])
         self.wait_at_rest()
-        objects = {name: [f"Deployment {name}/{app}"] for name, app in chosen.items()}
+        objects = {name: [title_of(made)] for name, made in chosen.items()}
         return self._see(ROLLED_OUT, said, objects=objects, before=before)
 
     def _see(self, name: str, said: Mapping[str, Sequence[Finding]], **fields: Any) -> Step:
@@ -265,11 +249,6 @@ class Linted:
         return short
 
 
-def title_of(manifest: Manifest) -> str:
-    """Return kind, namespace and name, as findings say them."""
-    return f"{manifest['kind']} {'/'.join(key_of(manifest))}"
-
-
 def owner_of(pod: Manifest) -> str:
     """Return the workload of a pod, which is named by a label."""
     (owner,) = pod["metadata"]["ownerReferences"]
@@ -281,11 +260,6 @@ def owner_of(pod: Manifest) -> str:
 def is_ending(pod: Manifest) -> bool:
     """Return whether a pod is being deleted."""
     return "deletionTimestamp" in pod["metadata"]
-
-
-def names_zone(found: Finding, zone: str) -> bool:
-    """Return whether a finding is about the loss of this zone."""
-    return found.rule is Rule.NOT_WITHOUT_A_ZONE and found.message.startswith(f"without zone {zone} ")
 
 
 def _state(pods: Iterable[Manifest]) -> frozenset[object]:
@@ -306,19 +280,7 @@ def _shorten(error: ApiError) -> str:
     return f"{error.code} {what}"
 
 
-_WHYS: Final = {
-    "topology spread": "spread",
-    "satisfy existing pods anti-affinity": "anti-affinity",
-    "match pod anti-affinity": "anti-affinity",
-    "match pod affinity": "affinity",
-    "Insufficient cpu": "cpu",
-    "were unschedulable": "cordoned",
-    "missing required label": "spread",
-}
-
-
 def _why_pending(pod: Manifest) -> str:
     """Return what the scheduler says of a pod, without the nodes of the other clusters."""
     (said,) = [str(one.get("message")) for one in pod["status"]["conditions"] if one["type"] == "PodScheduled"]
-    found = dict.fromkeys(word for text, word in _WHYS.items() if text in said.partition("preemption")[0])
-    return ", ".join(sorted(found)) or "node selector"
+    return name_causes(said.partition("preemption")[0])

@@ -362,3 +362,44 @@ def test_a_finding_about_the_cluster_stands_at_its_file() -> None:
     assert (one.manifest.file, one.line, one.manifest.title) == ("cluster.json", 1, "Deployment shop/web")
     found = list(findings(made.snapshot(), deployment(2), budget(maxUnavailable=0), drained=["a-1"]))
     assert {one.manifest.file for one in found if one.rule in DRAIN} == {"web.yaml"}
+
+
+def sharing(allowed: int) -> Snapshot:
+    """Return a large pod and a small one on a-1, which one budget selects: another node has room for the small one."""
+    made = nodes("ab", on={"a-1": 1, "b-1": 1}, cpu=10_000)
+    made.deployment("api", namespace="shop", on={"a-1": 1}, cpu=1_000)
+    made.budget("web", namespace="shop", max_unavailable=allowed)
+    snapshot = made.snapshot()
+    budgets = tuple(structs.replace(one, selector=LabelSelector(()), expected=3) for one in snapshot.budgets)
+    return replace(snapshot, budgets=budgets)
+
+
+def test_a_drain_that_ends_in_one_order() -> None:
+    """The pod that finds a node elsewhere has to go first. Where the budget lets both go at once there is no order."""
+    assert said(findings(sharing(1), drained=["a-1"]), Rule.DRAIN_ORDER) == [
+        (
+            "warning",
+            (
+                "drain of a-1: it ends where pods are evicted in the order shop/api (Deployment), then shop/web "
+                "(Deployment); in another one the budget shop/web keeps 1 pod of it while new pods of shop/web "
+                "(Deployment) wait for a node"
+            ),
+        )
+    ]
+    assert said(findings(sharing(2), drained=["a-1"]), Rule.DRAIN_ORDER) == []
+
+
+def test_pods_of_a_drain_that_go_one_by_one() -> None:
+    """A note; with room in the budget for all of them nothing is said."""
+    for allowed, expected in ((1, 1), (2, 2), (3, None)):
+        made = nodes("ab", on={"a-1": 3})
+        made.budget("web", max_unavailable=allowed, namespace="shop")
+        note = (
+            "info",
+            (
+                f"drain of a-1: the budget shop/web lets {expected} of 3 pods there go at first; each further one goes "
+                "once a new pod is Ready elsewhere"
+            ),
+        )
+        found = said(findings(made.snapshot(), drained=["a-1"]), Rule.DRAIN_ORDER)
+        assert found == ([note] if expected else [])

@@ -10,7 +10,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 from msgspec import structs
 
-from rebalancer.lint.finding import Finding
+from rebalancer.lint.check import lint
+from rebalancer.lint.finding import Finding, Rule
 from rebalancer.lint.ground import Ground
 from rebalancer.lint.steps import check_steps
 from rebalancer.model.creation import ResourceQuota
@@ -230,6 +231,14 @@ def quota(snapshot: Snapshot, hard: int, used: int) -> Snapshot:
     return replace(snapshot, quotas=(made,))
 
 
+def test_new_pods_are_kept_apart_from_their_own_revision_alone() -> None:
+    """With matchLabelKeys a new pod goes beside an old one."""
+    own = affinity(apart=[term(matchLabelKeys=HASH)])
+    made = deployment(3, containers=containers(1), affinity=own, strategy=update(1, 0))
+    (snapshot, read) = three_nodes(16, 1, 1).snapshot(), manifests(text(made))
+    assert [one for one in lint(read, Ground(snapshot, read)) if one.rule is Rule.ROLLOUT_WEDGES] == []
+
+
 def test_a_quota_without_room_for_one_more_pod() -> None:
     """Each new pod counts before an old one goes."""
     small = deployment(6, containers=containers(1), strategy=update(1, 0))
@@ -269,6 +278,23 @@ def test_a_stateful_set_is_updated_from_the_highest_ordinal_down() -> None:
     assert said(*stateful(updateStrategy={"rollingUpdate": {"partition": 2}})) == []
     assert len(said(*stateful(updateStrategy={"rollingUpdate": {"partition": 1}}))) == 1
     assert said(*stateful(updateStrategy={"type": "OnDelete"})) == []
+
+
+def test_a_stateful_set_in_order_waits_for_pods_that_are_not_ready() -> None:
+    """A warning: it begins once the pod is. One whose pods are made in parallel does not wait."""
+    snapshot, made = stateful()
+    pods = [structs.replace(pod, ready=pod.name != "web-1") for pod in snapshot.pods]
+    sick = replace(snapshot, pods=tuple(pods))
+    assert said(sick, made) == [
+        (
+            "warning",
+            (
+                "the rollout does not begin before web-1 is Ready: podManagementPolicy is OrderedReady, so that the "
+                "controller waits for each pod of the old template first"
+            ),
+        )
+    ]
+    assert said(sick, made | {"spec": {**made["spec"], "podManagementPolicy": "Parallel"}}) == []
 
 
 @pytest.mark.parametrize(

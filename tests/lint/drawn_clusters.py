@@ -1,4 +1,4 @@
-"""Drawn manifests and the nodes that they are for, as dictionaries: what lint is held against the real servers with.
+"""Drawn manifests and nodes for them, as dictionaries: what lint is held against real servers and simulated ones with.
 
 Every cluster has a namespace and nodes of its own, which a label and the node selector of every template tie together.
 Some objects have a mistake for which the API server refuses them.
@@ -56,6 +56,12 @@ MISTAKEN: Final = 0.2
 """The share of objects with a mistake."""
 
 
+CPUS: Final = ("100m", "500m", "1", "1500m", "3")
+
+RESIZED: Final = 0.4
+"""The share of rollouts that draw another request of CPU."""
+
+
 @dataclass(frozen=True)
 class Cluster:
     """Nodes, and the objects that are to be deployed there."""
@@ -84,11 +90,14 @@ class Cluster:
         return [one["metadata"]["name"] for one in self.nodes if one["metadata"]["labels"][ZONE] == zone]
 
     def with_new_image(self, name: str) -> "Cluster":
-        """Return the same with another image in the template of a Deployment."""
+        """Return the same with another image in the template of a workload, of some with another request of CPU."""
         changed = copy.deepcopy(self.objects)
         for one in changed:
-            if one["kind"] == "Deployment" and one["metadata"]["name"] == name:
-                one["spec"]["template"]["spec"]["containers"][0]["image"] = f"{IMAGE}2"
+            if one["kind"] in {"Deployment", "StatefulSet"} and one["metadata"]["name"] == name:
+                (container,) = one["spec"]["template"]["spec"]["containers"]
+                container["image"] = f"{IMAGE}2"
+                if (drawn := Random(f"{self.name}/{name}")).random() < RESIZED:
+                    container["resources"]["requests"]["cpu"] = drawn.choice(CPUS)
         return replace(self, objects=changed)
 
     def part_of(self, snapshot: Snapshot) -> Snapshot:
@@ -134,7 +143,7 @@ def _workload(random: Random, of: str, name: str, zones: Sequence[str]) -> Manif
     kind = random.choice(["Deployment", "Deployment", "StatefulSet"])
     labels = {"app": name, "of": "shop"}
     selector = {LABEL: of} | ({ZONE: random.choice(zones)} if random.random() < 0.1 else {})
-    requests = {"cpu": random.choice(["100m", "500m", "1", "1500m", "3"]), "memory": "64Mi"}
+    requests = {"cpu": random.choice(CPUS), "memory": "64Mi"}
     container = {"name": "app", "image": f"{IMAGE}1", "resources": {"requests": requests}}
     pods = {"terminationGracePeriodSeconds": 1, "nodeSelector": selector, "containers": [container]}
     if constraints := _spread(random, name):

@@ -1,0 +1,106 @@
+"""In which order the pods of a drain have to go.
+
+Problem: a budget lets pods go one by one, and keeps the last ones where new pods find no node. If it counts the pods of
+several workloads, those that find a node elsewhere may go first. Idea: play the drain once for each order of its
+workloads: a pod goes as soon as its budget allows it, and its replacement is placed where the model thinks most likely.
+
+Example: three workloads share a budget that lets one of nine pods be missing. The new pod of the first finds no node.
+If it is evicted last the drain ends, if it is first the others stay.
+
+Cost: a placement for each pod and each of `MOST_ORDERS` orders.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import islice, permutations
+from typing import Final, NamedTuple
+
+from msgspec import structs
+
+from rebalancer.creation.replacement import replacement
+from rebalancer.model.cluster import DisruptionBudget
+from rebalancer.model.moves import Reference
+from rebalancer.model.pods import Pod
+from rebalancer.scheduling.node_unschedulable import CORDONED
+from rebalancer.scheduling.place import most_likely, place
+from rebalancer.scheduling.view import View
+
+MOST_ORDERS: Final = 24
+MOST_PODS: Final = 100
+"""Pods of a drain of which orders are played."""
+
+
+class Played(NamedTuple):
+    """An order of workloads, which pods stay by it, and the replacements that wait for a node at its end."""
+
+    order: tuple[Reference, ...]
+    staying: Mapping[Reference, Sequence[Pod]]
+    waiting: Sequence[Pod]
+
+
+def play_orders(view: View, nodes: Sequence[str], there: Mapping[Reference, Sequence[Pod]]) -> Sequence[Played]:
+    """Return what comes of a drain in different orders of its workloads; none where too many pods are there."""
+    if sum(map(len, there.values())) > MOST_PODS:
+        return ()
+    cordoned = tuple(
+        structs.replace(node, unschedulable=True, taints=(*node.taints, CORDONED)) if node.name in nodes else node
+        for node in view.snapshot.nodes
+    )
+    closed = View(replace(view.snapshot, nodes=cordoned), view.profile)
+    return [_Play(closed, there).run(order) for order in islice(permutations(there), MOST_ORDERS)]
+
+
+def count_allowed(budget: DisruptionBudget, view: View) -> int:
+    """Return how many pods of a budget may go now."""
+    healthy = sum(pod.ready and not pod.terminating for pod in view.snapshot.budget_selection.pods_of(budget))
+    return max(0, healthy - budget.desired_of(budget.expected))
+
+
+class _Play:
+    """One drain, pod by pod; a budget spares less than none where too few of its pods are healthy."""
+
+    def __init__(self, view: View, there: Mapping[Reference, Sequence[Pod]]) -> None:
+        self._view = view
+        self._left = {workload: list(pods) for workload, pods in there.items()}
+        self._waiting: list[Pod] = []
+        self._budgets: dict[str, Sequence[DisruptionBudget]] = {}
+        self._spare = defaultdict[str, int](int)
+        selection = view.snapshot.budget_selection
+        for pod in (pod for pods in there.values() for pod in pods):
+            self._budgets[pod.uid] = selection.budgets_of(pod)
+            for budget in self._budgets[pod.uid]:
+                healthy = sum(one.ready and not one.terminating for one in selection.pods_of(budget))
+                self._spare[str(budget)] = healthy - budget.desired_of(budget.expected)
+
+    def run(self, order: tuple[Reference, ...]) -> Played:
+        """Evict pods as long as one may go, always the first one in the order."""
+        while gone := next((pod for workload in order for pod in self._left[workload] if self._may_go(pod)), None):
+            self._evict(gone)
+        return Played(order, {workload: pods for workload, pods in self._left.items() if pods}, self._waiting)
+
+    def _may_go(self, pod: Pod) -> bool:
+        budgets = self._budgets[pod.uid]
+        if not budgets:
+            return True
+        spare = self._spare[str(budgets[0])]
+        heeded = pod.ready or not (budgets[0].always_allow or spare >= 0)
+        return len(budgets) == 1 and (spare > 0 or not heeded)
+
+    def _evict(self, pod: Pod) -> None:
+        for pods in self._left.values():
+            pods[:] = [one for one in pods if one is not pod]
+        for budget in self._budgets[pod.uid]:
+            self._spare[str(budget)] -= pod.ready
+        made = replacement(pod, self._view)
+        self._view = self._view.without((pod,))
+        if not isinstance(made, Pod):  # its owner knows; that it finds a node is not in doubt here
+            for budget in self._budgets[pod.uid]:
+                self._spare[str(budget)] += pod.ready
+            return
+        self._budgets[made.uid] = self._budgets[pod.uid]
+        played = place([*self._waiting, made], self._view, most_likely)
+        self._view, self._waiting = played.view, list(played.pending)
+        for placed, _ in played.placed:
+            for budget in self._budgets[placed.uid]:
+                self._spare[str(budget)] += 1
