@@ -10,6 +10,7 @@ from rebalancer.lint.manifest import Manifest
 from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import Reference
 from rebalancer.model.nodes import ZONE
+from rebalancer.model.spread import WhenUnsatisfiable
 from rebalancer.model.words import plural
 from rebalancer.resilience.loss import Loss, lose
 from rebalancer.resilience.reason import Reasons
@@ -26,7 +27,7 @@ def check_placement(ground: Ground, known: Collection[Manifest]) -> Iterator[Fin
     found = find_not_whole(lose(ground.deployed, frozenset(), Phase.GONE), ground.by_workload)
     for workload, row in found.items():
         if ground.by_workload[workload] not in known:
-            yield _unplaced(ground.by_workload[workload], row)
+            yield _unplaced(ground.by_workload[workload], row, ground)
     whole = ground.by_workload.keys() - found.keys()
     yield from _scaled(ground, whole)
     yield from _lost_zones(ground, whole)
@@ -66,17 +67,28 @@ def find_not_whole(loss: Loss, included: Collection[Reference]) -> Mapping[Refer
     }
 
 
-def _unplaced(manifest: Manifest, row: Remaining) -> Finding:
-    certain = row.verdict is Verdict.NO
+def _unplaced(manifest: Manifest, row: Remaining, ground: Ground) -> Finding:
+    short = row.verdict is Verdict.NO
     verb = "is" if row.wanted == 1 else "are"
     least = f"{row.guaranteed} of {plural(row.wanted, 'pod')} {verb} certain to find a node"
+    counts_old = short and _counts_old_pods(manifest, ground)
     return Finding(
         rule=Rule.NO_PLACEMENT,
-        severity=Severity.ERROR if certain else Severity.WARNING,
+        severity=Severity.ERROR if short and not counts_old else Severity.WARNING,
         manifest=manifest,
         path=_REPLICAS,
-        message=f"{describe_most(row) if certain else least}{describe_reason(row)}",
+        message=f"{'placed anew, ' * counts_old}{describe_most(row) if short else least}{describe_reason(row)}",
     )
+
+
+def _counts_old_pods(manifest: Manifest, ground: Ground) -> bool:
+    """Return whether new pods of a rollout may go where they do not without the old ones, which their rules count."""
+    rollout = ground.find_rollout(manifest)
+    if rollout is None or not rollout[1] or rollout[0].template is None:
+        return False
+    spec = rollout[0].template.spec
+    hard = any(one.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE for one in spec.spread)
+    return hard or bool(spec.pod_affinity.required)
 
 
 def describe_most(row: Remaining) -> str:

@@ -403,3 +403,16 @@ def test_pods_of_a_drain_that_go_one_by_one() -> None:
         )
         found = said(findings(made.snapshot(), drained=["a-1"]), Rule.DRAIN_ORDER)
         assert found == ([note] if expected else [])
+
+
+def test_old_pods_count_while_they_are_replaced() -> None:
+    """A rollout ends where a zone without room has an old pod until the end; placed anew, a pod would find no node."""
+    made = ClusterBuilder()
+    made.node("a-1", zone="a")
+    made.node("b-1", cpu=2_000, zone="b")
+    made.deployment("web", namespace="shop", on={"a-1": 1, "b-1": 1}, cpu=1_000)
+    larger = deployment(2, containers=cpu("3"), topologySpreadConstraints=[spread()], strategy=NO_SURGE)
+    reason = "of 2 nodes 1 has not enough cpu, 1 is ruled out by a spread constraint: maxSkew 1 over zone: a 1, b 0"
+    found = findings(made.snapshot(), larger)
+    assert said(found, Rule.NO_PLACEMENT) == [("warning", f"placed anew, at most 1 of 2 pods find a node: {reason}")]
+    assert [severity for severity, _ in said(found, Rule.ROLLOUT_WEDGES)] != ["error"]
