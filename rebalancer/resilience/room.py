@@ -123,7 +123,7 @@ class _Blocked:
             if closed + here < fewest:
                 apart = here + sum(more[value] for value in open_)
                 fewest = min(fewest, closed + max(apart, self._find_open(rule, (*open_, least))))
-        return fewest if len(rule.base) <= _COMBINED else min(fewest, here + sum(more.values()))
+        return fewest if len(rule.base) <= _COMBINED else min(fewest, sum(more.values()))
 
     def _find_open(self, rule: Rule, open_: Iterable[str]) -> int:
         values = frozenset(open_)

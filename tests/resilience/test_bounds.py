@@ -7,9 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rebalancer.model.loss_phase import Phase
 from rebalancer.resilience.bounds import Bounds, find_bounds
-from rebalancer.resilience.loss import Loss
+from rebalancer.resilience.loss import Loss, lose
 from rebalancer.resilience.sizes import SIZES, Sizes
+from rebalancer.scheduling.view import View
+from rebalancer.simulator import HOSTNAME, ClusterBuilder
 from tests.drawing import examples
 from tests.resilience.drawn import draw_loss
 from tests.resilience.played import Play
@@ -62,6 +65,17 @@ def test_factors_that_cancel_out_are_none() -> None:
 def test_coarser_ways_for_larger_clusters_hold_as_well(seed: int, sizes: Sizes) -> None:
     """Over groups of equal nodes, against merged competitors, and by sums alone."""
     _check(draw_loss(seed), sizes)
+
+
+def test_the_emptiest_of_many_domains_counts_once() -> None:
+    """Six pods of one core wait. Five nodes have one core left, each a domain of the constraint: five are placed."""
+    blueprint = ClusterBuilder()
+    for name in "abcde":
+        blueprint.node(name, cpu=2_000)
+    blueprint.deployment("web", on=dict.fromkeys("abcde", 1), replicas=11, spread={HOSTNAME: 1}, cpu=1_000)
+    loss = lose(View(blueprint.snapshot()), frozenset(), Phase.GONE)
+    (found,) = find_bounds(loss)
+    assert (found.guaranteed, found.possible) == (10, 10)
 
 
 @pytest.mark.thorough
