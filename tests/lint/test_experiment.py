@@ -38,6 +38,7 @@ def test_no_error_is_wrong_in_the_simulator() -> None:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(3_600)
 def test_no_error_is_wrong_in_two_thousand_clusters() -> None:
     """The tables are in docs/lint.md."""
     wrong = report(*run_all(range(1_000, 3_000)))
