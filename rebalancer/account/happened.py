@@ -726,12 +726,14 @@ def find_whole(
 ) -> Iterator[WholeApproved | WholeEnded | ApprovalProblem]:
     """Yield what has become of the approval of a whole plan, and why the one that is written approves nothing.
 
-    `author` has written what stands there now.
+    `author` has written what stands there now. No command declares who removes it: what is declared then is of an
+    approval before.
     """
     if after.ended is not None:
         standing, why = after.ended
         is_withdrawn = written.is_read and written.id != standing.id
-        yield WholeEnded(standing, why, author if is_withdrawn else None)
+        about = written.approval.plan if written.approval is not None else ""
+        yield WholeEnded(standing, why, author.about(about) if is_withdrawn else None)
     if after.begun and after.standing is not None:
         yield WholeApproved(after.standing)
     if after.problem and after.problem != before.problem:

@@ -170,7 +170,7 @@ def _find_end(noted: Noted, pause: Pause | None, author: Author) -> Declared:
     at = until or (declared.at if declared is not None else 0)
     if declared is not None and 0 < declared.until <= declared.at:
         at = until = declared.until  # it was removed afterwards
-    ended_by = _about(author, noted.pause) if pause is None and not until else None
+    ended_by = author.about(noted.pause) if pause is None and not until else None
     # Another clock may have written it: nothing ends before it has begun.
     return Declared(
         EntryKind.RESUMED, ended_by, since=noted.paused_at, until=until, at=max(at, noted.paused_at) if at else 0
@@ -179,10 +179,10 @@ def _find_end(noted: Noted, pause: Pause | None, author: Author) -> Declared:
 
 def _find_others(noted: Noted, following: Noted, acts: Acts) -> Iterator[Declared]:
     if following.approved != noted.approved:
-        yield Declared(EntryKind.APPROVED, _about(acts.approval_author, acts.approved), what=acts.approved)
+        yield Declared(EntryKind.APPROVED, acts.approval_author.about(acts.approved), what=acts.approved)
     whole = acts.written.approval
     if whole is not None and following.whole != noted.whole:
-        author = _about(acts.written_author, whole.plan)
+        author = acts.written_author.about(whole.plan)
         author = structs.replace(author, who=author.who or whole.by)
         number, until = whole.evictions, seconds_of(whole.until)
         yield Declared(EntryKind.APPROVED, author, what=whole.plan, number=number, until=until)
@@ -192,8 +192,3 @@ def _find_others(noted: Noted, following: Noted, acts: Acts) -> Iterator[Declare
     if following.refused and following.refused != noted.refused:
         kind = EntryKind.POLICY_MISSING if acts.policy_missing else EntryKind.POLICY_REFUSED
         yield Declared(kind, acts.policy_author or NOBODY, what=acts.policy_error)
-
-
-def _about(author: Author, of: str) -> Author:
-    """Return the author without a declaration that is about something else, such as an earlier pause."""
-    return author if author.of == of else structs.replace(author, who="")

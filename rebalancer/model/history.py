@@ -6,7 +6,7 @@ what an entry does not have is left out. `reporting.documents.history` has the f
 
 from enum import StrEnum
 
-from msgspec import Struct, field
+from msgspec import Struct, field, structs
 
 NAME_LIMIT = 253
 """Characters of a name, as Kubernetes bounds them."""
@@ -89,6 +89,10 @@ class Author(Struct, frozen=True, gc=False, omit_defaults=True):
     ended: EndedPause | None = None
     manager: str = ""
     at: int = 0
+
+    def about(self, of: str) -> "Author":
+        """Return the author of a change about `of`, without a name that was declared of another one, as of a pause."""
+        return self if self.of == of else structs.replace(self, who="")
 
 
 NOBODY = Author()

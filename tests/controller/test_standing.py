@@ -17,7 +17,7 @@ from msgspec import structs
 from rebalancer.adapters.web import page_routes
 from rebalancer.adapters.web.routes import Request
 from rebalancer.admission.pause import Pause
-from rebalancer.admission.written import NOTHING_WRITTEN, WholeApproval, format_approval, read_written
+from rebalancer.admission.written import NOTHING_WRITTEN, WholeApproval, Written, format_approval, read_written
 from rebalancer.controller.evictions import queue_evictions, request_evictions
 from rebalancer.controller.state import ApprovalRead, Evict, PauseRead
 from rebalancer.controller.status import status_document
@@ -216,6 +216,29 @@ def test_its_end_is_in_the_history() -> None:
         "kubectl-edit": f"{gone}, by field manager kubectl-edit at 2026-01-01 00:00:00Z",
         "unknown": f"{gone}, by unknown",
     }
+
+
+OTHER = "0123456789abcdef"
+"""A plan that is not the approved one."""
+
+
+@pytest.mark.parametrize(
+    ("written", "declared", "who"), [("", "", "unknown"), ("", OTHER, "unknown"), (OTHER, OTHER, "admin")]
+)
+def test_nobody_who_approved_a_plan_is_said_to_have_removed_an_approval(written: str, declared: str, who: str) -> None:
+    """No command removes one: who approved this plan, or another, stays declared. Another one has its own author."""
+    simulation, person = a_simulation(SimulatedCluster(lopsided().snapshot(), seed=1))
+    process = replace(simulation.runner.state.process, history_name="pod")
+    simulation.runner.state = replace(simulation.runner.state, process=process)
+    simulation.cycles(1)
+    approval = person.approve(9)
+    simulation.cycles(1)
+    author = Author(who="admin", of=declared or approval.plan)
+    there = Written(approval=structs.replace(approval, plan=written)) if written else NOTHING_WRITTEN
+    simulation.runner.tell(ApprovalRead(approved="", written=there, written_author=author))
+    simulation.cycles(2)
+    (end,) = [entry for entry in simulation.runner.state.memory.outbox if entry.kind == "ApprovalEnded"]
+    assert end.who == who
 
 
 def test_what_is_forgotten_before_it_was_requested_is_not_charged() -> None:
