@@ -7,7 +7,7 @@ moments; then the occurrence says so in a field.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from operator import attrgetter
 from typing import Final, NamedTuple
 
@@ -119,20 +119,24 @@ class LimitChanged(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What is, or was, violated, as the last cycle has it that counted it; `dropped` says why no later one does.
-
-    `was_satisfied`: the cycle before violated no rule of it. A constraint counts placed pods only: pods waited for a
-    node.
-    """
+    """What is, or was, violated, as the last cycle has it that counted it; `dropped` says why no later one does."""
 
     evaluated: EvaluatedGroup | EvaluatedLimit | EvaluatedTerm
     causes: Causes
     dropped: Dropped | None = None
-    was_satisfied: bool = False
+
+    @property
+    def only_waits(self) -> bool:
+        """Whether no constraint of a group is violated, which counts placed pods only: its pods wait for a node."""
+        group = self.evaluated
+        return isinstance(group, EvaluatedGroup) and not any(one.counts.violated for one in (*group.hard, *group.soft))
 
 
 class ViolationBegan(NamedTuple):
-    """A group, limit or term is violated; nothing is in flight that a violation before was to be repaired by."""
+    """A group, limit or term is violated; nothing is in flight that a violation before was to be repaired by.
+
+    A group whose pods only wait for a node begins, too; and once more when it violates a constraint.
+    """
 
     token: str
     subject: Subject | None
@@ -144,12 +148,14 @@ class ViolationEnded(NamedTuple):
     `GroupRecovered` may come before: while a pod is evicted and not replaced, its group may look satisfied. `subject`
     is None where this process has not seen it: it may be satisfied, gone, or violated together with others. `gone` is
     when an earlier cycle first saw that it is violated no longer, as status and trend said then; None if none did.
+    `only_waited`: no constraint was violated, pods waited for a node.
     """
 
     token: str
     subject: Subject | None
     since: int
     gone: SeenGone | None = None
+    only_waited: bool = False
 
 
 class Deadlocked(NamedTuple):
@@ -531,12 +537,6 @@ def find_subjects(assessment: Assessment, causes: Causes, tokens: frozenset[str]
     return found
 
 
-def is_group_satisfied(subject: Subject) -> bool:
-    """Return whether a subject is a group of which no constraint is violated: what it needs is a node for its pods."""
-    group = subject.evaluated
-    return isinstance(group, EvaluatedGroup) and not any(one.counts.violated for one in (*group.hard, *group.soft))
-
-
 def find_workloads(evaluated: EvaluatedGroup | EvaluatedLimit | EvaluatedTerm) -> Sequence[Reference]:
     """Return the workloads of a group or limit, or those that declare a term, by name."""
     if isinstance(evaluated, EvaluatedLimit):
@@ -549,6 +549,11 @@ def find_open(memory: Memory) -> Mapping[str, int]:
     return _find_seen(memory) | dict(memory.noted.open)
 
 
+def find_since(memory: Memory) -> Mapping[str, datetime]:
+    """Return since when something is violated, by token, as the history has it."""
+    return dict(memory.seen) | {token: datetime.fromtimestamp(since, UTC) for token, since in memory.noted.open}
+
+
 def _find_seen(memory: Memory) -> dict[str, int]:
     return {token: int(since.timestamp()) for token, since in memory.seen}
 
@@ -557,18 +562,22 @@ def find_violations(before: Memory, after: Memory, subjects: FindSubjects) -> It
     """Yield the violations that ended in between, then those that began.
 
     A violation whose moves are in flight has not ended: it may come back. Once they are over, it has ended in the cycle
-    that first saw it gone.
+    that first saw it gone. What only waited for a node, and violates a constraint now, begins then.
     """
     known, seen = find_open(before), _find_seen(after)
-    if known == seen:
+    waiting = frozenset(before.noted.waiting)
+    if known == seen and not waiting:
         return
     moving = {make_token(move.group) for move in after.moves if move.in_flight or move.unexecuted}
     ended = {token: since for token, since in known.items() if token not in seen and token not in moving}
-    begun = seen.keys() - known.keys()
-    found = subjects(frozenset(ended.keys() | begun)) if ended or begun else {}
+    begun, waited = seen.keys() - known.keys(), waiting & seen.keys()
+    asked = frozenset(ended.keys() | begun | waited)
+    found = subjects(asked) if asked else {}
     gone = {one.token: one for one in before.noted.gone}
-    yield from (ViolationEnded(token, found.get(token), since, gone.get(token)) for token, since in ended.items())
-    yield from (ViolationBegan(token, found.get(token)) for token in seen if token in begun)
+    for token, since in ended.items():
+        yield ViolationEnded(token, found.get(token), since, gone.get(token), token in waiting)
+    violated = {token for token in waited if (subject := found.get(token)) is not None and not subject.only_waits}
+    yield from (ViolationBegan(token, found.get(token)) for token in seen if token in begun | violated)
 
 
 def find_zones(

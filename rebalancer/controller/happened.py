@@ -39,7 +39,6 @@ from rebalancer.account.happened import (
     find_violations,
     find_whole,
     find_zones,
-    is_group_satisfied,
 )
 from rebalancer.account.people import Acts, find_people
 from rebalancer.admission.standing import NO_OUTCOME
@@ -152,8 +151,6 @@ def _subjects(before: Cycle | None, cycle: Cycle, policy_since: datetime) -> Fin
         found = dict(find_subjects(cycle.assessment, cycle.causes, tokens))
         if before is None:
             return found
-        for token, earlier in find_subjects(before.assessment, before.causes, frozenset(found)).items():
-            found[token] = found[token]._replace(was_satisfied=is_group_satisfied(earlier))
         gone = tokens - found.keys()
         if not gone:
             return found

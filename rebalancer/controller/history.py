@@ -15,7 +15,7 @@ from rebalancer.history.moves import move_entries
 from rebalancer.history.outbox import add_entries, begin_term
 from rebalancer.history.people import people_entries
 from rebalancer.history.samples import note_sample
-from rebalancer.history.violations import find_gone, still_open, violation_entries
+from rebalancer.history.violations import find_gone, still_open, still_waiting, violation_entries
 from rebalancer.history.words import cut
 from rebalancer.history.zones import zone_entries
 from rebalancer.model.history import NAME_LIMIT, Entry, EntryKind, Noted
@@ -56,8 +56,10 @@ def note_step(before: LoopState, event: LoopEvent, after: LoopState, now: dateti
     entries += (_note_late(entry, now) for entry in said) if is_new else said
     entries += move_entries(after.happened, after.cycle.snapshot if after.cycle is not None else None)
     if after.cycle is not None and after.cycle is not before.cycle:
-        still = still_open(known, memory, after.happened)
-        noted = structs.replace(memory.noted, open=still, gone=find_gone(known, memory, still, now, late=is_new))
+        still = still_open(known, memory, after.happened, now)
+        waiting = still_waiting(known, after.happened)
+        gone = find_gone(known, memory, still, now, late=is_new)
+        noted = structs.replace(memory.noted, open=still, gone=gone, waiting=waiting)
         sample, noted = note_sample(noted, after.cycle.assessment, after.cycle.overview.violated, now)
         memory = _with_noted(memory, noted)
         seen = (*zone_entries(after.happened, now), *violation_entries(after.happened, now))

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from rebalancer.account.happened import find_since
 from rebalancer.account.losses import Lack, lack_of
 from rebalancer.assessment.assess import EvaluatedConstraint
 from rebalancer.assessment.limits.result import EvaluatedLimit
@@ -157,7 +158,7 @@ class _Map:
         self._memory, self._size = memory, size
         self._fates = evaluation.plan.fates if fates is None else fates
         self._satisfied, self._stuck = satisfied, stuck
-        self._since = dict(memory.seen)
+        self._since = find_since(memory)
         self._states = StateReasons(self._plan)
         self._steps = number_steps(self._plan)
         lanes = self._find_lanes(chosen)

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from msgspec import structs
 
 from rebalancer.account.account import Account
+from rebalancer.account.happened import find_since
 from rebalancer.assessment.controllers import find_reference
 from rebalancer.assessment.findings import Finding
 from rebalancer.documents.cluster_map import WHOLE, MapSize, map_document
@@ -146,7 +147,7 @@ class PageSource:
         self._findings = findings
         self._relaxations = relaxations
         states = StateReasons(account.plan, relaxations)
-        self._rules = RuleReporter(states, evaluation.causes, findings, dict(memory.seen))
+        self._rules = RuleReporter(states, evaluation.causes, findings, find_since(memory))
         self._overview = overview
         self._memory = memory
         self._selected: dict[Selection, _Selected] = {}

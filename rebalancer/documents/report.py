@@ -6,6 +6,7 @@ from typing import Annotated, NamedTuple
 
 from msgspec import Meta
 
+from rebalancer.account.happened import find_since
 from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.causes import Causes, constraint_token, limit_token, term_token
@@ -239,7 +240,7 @@ def report_document(  # noqa: PLR0913  # all that a report is made from
     `causes`, `findings` and `relaxations` are the results of `find_causes`, `find_findings` and `find_relaxations`.
     """
     states = StateReasons(plan, relaxations)
-    rules = RuleReporter(states, causes, findings, dict(memory.seen))
+    rules = RuleReporter(states, causes, findings, find_since(memory))
     return ReportDocument(
         generated_at=get_known_time(plan.made_at),
         constraints=_reported_constraints(assessment, rules, chosen),
@@ -368,7 +369,7 @@ def _find_budgets(findings: Sequence[Finding]) -> _Budgets:
 class RuleReporter:
     """Makes the entries of constraints, limits and terms by one plan, `causes` and `findings`.
 
-    `seen` is since when violations have been seen, by the token of a group, limit or term (`Memory.seen`).
+    `seen` is since when violations have been seen, by the token of a group, limit or term (`find_since`).
     """
 
     def __init__(

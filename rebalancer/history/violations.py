@@ -5,7 +5,7 @@ satisfied: a violation whose moves are in flight has not ended. If it stays away
 cycle that first saw it gone: that is when status and trend counted it no longer.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -18,7 +18,6 @@ from rebalancer.account.happened import (
     ViolationEnded,
     find_open,
     find_workloads,
-    is_group_satisfied,
 )
 from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import EvaluatedGroup
@@ -35,6 +34,12 @@ MOST_NAMED: Final = 50
 """Violations that begin, or end, in one cycle and have an entry each; the rest are counted in one more.
 
 The loss of a zone may violate thousands, which would push all else out of the history.
+"""
+
+MOST_WAITING: Final = 500
+"""Groups of which it is stored that their pods only wait for a node. What begins with more than these ends as violated.
+
+Each takes some ten bytes of the memory, which is bounded.
 """
 
 
@@ -63,12 +68,25 @@ def violation_entries(happened: Sequence[Occurrence], now: datetime) -> Iterator
         yield from _limit_entries(kind, (one for one in entries if one.kind == kind), now)
 
 
-def still_open(before: Memory, after: Memory, happened: Iterable[Occurrence]) -> tuple[tuple[str, int], ...]:
+def still_open(
+    before: Memory, after: Memory, happened: Collection[Occurrence], now: datetime
+) -> tuple[tuple[str, int], ...]:
     """Return `Noted.open` after a step: what is violated since another time than the memory's `seen` has."""
     ended = {one.token for one in happened if isinstance(one, ViolationEnded)}
     seen = {token: seconds_of(since) for token, since in after.seen}
-    still = ((token, since) for token, since in find_open(before).items() if token not in ended)
-    return tuple(sorted((token, since) for token, since in still if seen.get(token) != since))
+    known = find_open(before)
+    again = {one.token for one in happened if isinstance(one, ViolationBegan)} & known.keys()
+    still = {**known, **dict.fromkeys(again, seconds_of(now))}
+    return tuple(sorted((token, at) for token, at in still.items() if token not in ended and seen.get(token) != at))
+
+
+def still_waiting(before: Memory, happened: Collection[Occurrence]) -> tuple[str, ...]:
+    """Return `Noted.waiting` after a step: of what has an entry that pods wait for a node, and none of a violation."""
+    begun = [one for one in happened if isinstance(one, ViolationBegan)]
+    waiting = {one.token for one in begun if one.subject is not None and one.subject.only_waits}
+    over = {one.token for one in happened if isinstance(one, ViolationBegan | ViolationEnded)}
+    known = find_open(before).keys() & (set(before.noted.waiting) - over)
+    return tuple(sorted(known | waiting)[:MOST_WAITING])
 
 
 def find_gone(
@@ -144,8 +162,8 @@ def _limit_entries(kind: EntryKind, entries: Iterable[Entry], now: datetime) -> 
 
 def _begin_entry(began: ViolationBegan, now: datetime) -> Entry:
     violation = describe(began.subject) if began.subject is not None else _UNKNOWN
-    satisfied = began.subject is not None and is_group_satisfied(began.subject)
-    kind = EntryKind.WITHOUT_NODE if satisfied else EntryKind.VIOLATED
+    waits = began.subject is not None and began.subject.only_waits
+    kind = EntryKind.WITHOUT_NODE if waits else EntryKind.VIOLATED
     entry = _entry(kind, began.token, violation, now)
     return structs.replace(entry, what=violation.what, cause=violation.cause)
 
@@ -155,8 +173,7 @@ def _find_end(ended: ViolationEnded) -> EntryKind:
         return EntryKind.END_UNKNOWN
     if ended.subject.dropped is not None:
         return EntryKind.NO_LONGER_REQUIRED
-    # What was gone before while its moves were in flight was violated until then.
-    return EntryKind.NODE_FOUND if ended.subject.was_satisfied and ended.gone is None else EntryKind.SATISFIED
+    return EntryKind.NODE_FOUND if ended.only_waited else EntryKind.SATISFIED
 
 
 def _end_entry(kind: EntryKind, ended: ViolationEnded, now: datetime) -> Entry:

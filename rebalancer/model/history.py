@@ -193,9 +193,14 @@ class Noted(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     refused: str = ""
     """A token of what is wrong with the newest policy, "" where it is in force."""
     open: tuple[tuple[str, int], ...] = ()
-    """Violations, by token, that began at another time than the memory's `seen` has: a repair has interrupted them."""
+    """Violations, by token, that began at another time than the memory's `seen` has.
+
+    A repair has interrupted them, or pods of theirs waited for a node before.
+    """
     gone: tuple[SeenGone, ...] = ()
     """Of these, those that are violated no longer, while their repair lasts."""
+    waiting: tuple[str, ...] = ()
+    """Groups, by token, whose pods wait for a node, and of which no constraint was violated since that began."""
     violated: int = 0
     """Of the last sample, as the next two."""
     above: int = 0

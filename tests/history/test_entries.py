@@ -129,7 +129,7 @@ def note_violations(
 ) -> tuple[tuple[Entry, ...], tuple[tuple[str, int], ...]]:
     """Return the entries, and `Noted.open` after them."""
     happened = list(find_violations(before, after, subjects))
-    return tuple(violation_entries(happened, now)), still_open(before, after, happened)
+    return tuple(violation_entries(happened, now)), still_open(before, after, happened, now)
 
 
 def test_a_violation_has_a_begin_and_an_end() -> None:
