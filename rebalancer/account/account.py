@@ -128,6 +128,11 @@ class Account:
         return sum(repair.needed for repair in self.repairs.values())
 
     @property
+    def later(self) -> int:
+        """Those of `waiting` that are not decided yet; the others go or wait by `fates`."""
+        return sum(repair.numbers.later for repair in self.repairs.values())
+
+    @property
     def lower_bound(self) -> int:
         """As many as `waiting` is proved to be at least."""
         return sum(repair.lower_bound for repair in self.repairs.values())

@@ -2,8 +2,8 @@
 
 Each eviction that a repair needs is in exactly one of four parts:
 
-now       it may be sent in this cycle, before rates and the clock are considered
-waiting   it is decided, and a budget or the order of the step holds it back
+now       it may be sent, by the fates of the plan
+waiting   it is decided, and held back: by a budget, the order of the step, or what admission knows
 later     it is needed, and decided once what was decided before has taken effect
 blocked   it is needed for a violation that evictions cannot repair now, whatever is waited for
 

@@ -11,11 +11,12 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import astuple
 
-from rebalancer.account.numbers import PlanNumbers, add_numbers
+from rebalancer.account.account import Account
 from rebalancer.admission.slow_start import WindowUse
 from rebalancer.assessment.assess import EvaluatedConstraint
 from rebalancer.assessment.findings import Finding
 from rebalancer.assessment.limits.result import EvaluatedLimit
+from rebalancer.controller.account import find_account
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.series import Series, select_series
 from rebalancer.controller.state import LoopState, find_windows
@@ -48,8 +49,9 @@ class GaugeView:
         return self.state.cycle
 
     @cached_property
-    def numbers(self) -> PlanNumbers:
-        return add_numbers(self.cycle.numbers.values()) if self.cycle is not None else PlanNumbers()
+    def account(self) -> Account | None:
+        """What becomes of the plan of the last cycle, None before the first."""
+        return find_account(self.state, self.cycle) if self.cycle is not None else None
 
     @cached_property
     def window(self) -> WindowUse:

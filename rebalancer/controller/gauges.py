@@ -8,8 +8,7 @@ from typing import Final
 from rebalancer import __version__
 from rebalancer.adapters.prometheus import Gauge, Row
 from rebalancer.build import find_revision
-from rebalancer.controller.account import find_account
-from rebalancer.controller.gauge_view import NEVER, GaugeView, cycle_of
+from rebalancer.controller.gauge_view import NEVER, GaugeView
 from rebalancer.controller.resilience_gauges import RESILIENCE_GAUGES
 from rebalancer.controller.workload_gauges import WORKLOAD_GAUGES
 from rebalancer.documents.status import count_refusals, guard_status
@@ -56,10 +55,18 @@ def _count_findings(view: GaugeView) -> Iterable[Row]:
 
 
 def _count_refusals(view: GaugeView) -> Iterable[Row]:
-    if view.cycle is None:
+    if view.cycle is None or view.account is None:
         return []
-    counts = count_refusals(find_account(view.state, view.cycle), len(view.cycle.assessment.deadlocks))
+    counts = count_refusals(view.account, len(view.cycle.assessment.deadlocks))
     return [((reason,), number) for reason, number in counts.items()]
+
+
+def _count_parts(view: GaugeView) -> Iterable[Row]:
+    if view.account is None:
+        return []
+    account, fates = view.account, view.account.fates
+    numbers = (len(fates.going), len(fates.waiting), account.later, account.blocked)
+    return [((part,), number) for part, number in zip(_PARTS, numbers, strict=True)]
 
 
 def _list_teams(view: GaugeView) -> Iterable[Row]:
@@ -88,24 +95,23 @@ GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
     ),
     Gauge(
         name="rebalancer_planned_evictions",
-        help="Evictions of the last plan for all that can be repaired: now, waiting and later.",
-        rows=_number(lambda view: view.numbers.evictions),
-        once_for=cycle_of,
+        help="Evictions of the last plan that are still to be made for all that can be repaired: "
+        "now, waiting and later.",
+        rows=_number(lambda view: view.account.waiting if view.account is not None else 0),
     ),
     Gauge(
         name="rebalancer_minimum_evictions",
         help="Proven minimum of rebalancer_planned_evictions.",
-        rows=_number(lambda view: view.numbers.lower_bound),
-        once_for=cycle_of,
+        rows=_number(lambda view: view.account.lower_bound if view.account is not None else 0),
     ),
     Gauge(
         name="rebalancer_plan_evictions",
-        help="Evictions of the last plan by part: now, waiting (held by a budget or the order), "
-        "later (not decided yet), blocked (for violations that cannot be repaired now).",
+        help="Evictions of the last plan that are still to be made, by part: now, waiting (held by a budget, the "
+        "order, a rate, a pause, the mode or a missing approval), later (not decided yet), blocked (for violations "
+        "that cannot be repaired now).",
         labels=("part",),
         values=_PARTS,
-        rows=lambda view: [((part,), getattr(view.numbers, part)) for part in _PARTS],
-        once_for=cycle_of,
+        rows=_count_parts,
     ),
     Gauge(
         name="rebalancer_plan_pending",

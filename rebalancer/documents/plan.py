@@ -73,8 +73,8 @@ class PlannedLimit(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=Tru
 class Totals(CamelCaseStruct, frozen=True, kw_only=True):
     """Numbers of evictions: `now` + `waiting` + `later` = `evictions` of what can be repaired.
 
-    `now` may be sent, unless `idle` of the plan says why nothing is, `waiting` are decided and held by a budget or the
-    order, `later` are needed and not decided yet. `blocked` are needed for violations that cannot be repaired now.
+    `now` may be sent, unless `idle` of the plan says why nothing is, `waiting` are decided and held back, `later` are
+    needed and not decided yet. `blocked` are needed for violations that cannot be repaired now.
     `partial` of `now` and `waiting` repair a violation only in part. `lowerBound` is the proved minimum of `evictions`,
     `blockedLowerBound` that of `blocked`; `optimal`: `evictions` is its minimum. `nextAt` is the first moment at which
     a wait ends, null where no such time is known.

@@ -245,6 +245,7 @@ def check_numbers(state: LoopState, now: datetime) -> None:
     assert {reason: float(number) for reason, number in status.refusals.items()} == {
         row[0]: number for row, number in rows_of(state, "rebalancer_refusals").items()
     }
+    check_parts(state, page, begun)
     kept = Counter(str(fate.reason) for fate in find_account(state, cycle).fates.kept)
     assert kept <= Counter(status.refusals), "a pause is counted at once"
     pods = len(cycle.snapshot.pods)
@@ -267,6 +268,16 @@ def check_numbers(state: LoopState, now: datetime) -> None:
     SHOWN[:] = [(page, now)]
     document = json.loads(ROUTES["/status.json"](Request({})).body)
     assert document["status"]["figures"] == json.loads(to_json(status))["figures"] == document["overview"]["figures"]
+
+
+def check_parts(state: LoopState, page: PageDocument, begun: int) -> None:
+    """Metrics have the page's parts of the plan: what waits is not now; what was requested since is in flight."""
+    totals = page.totals
+    assert totals is not None
+    parts = {"now": totals.now - begun, "waiting": totals.waiting, "later": totals.later, "blocked": totals.blocked}
+    assert rows_of(state, "rebalancer_plan_evictions") == {(part,): number for part, number in parts.items()}
+    assert rows_of(state, "rebalancer_planned_evictions") == {(): page.status.plan.evictions}
+    assert rows_of(state, "rebalancer_minimum_evictions") == {(): page.status.plan.minimum}
 
 
 def check_attention(page: PageDocument, now: datetime) -> None:

@@ -11,6 +11,7 @@ from msgspec import structs
 
 from rebalancer.account.numbers import PlanNumbers, add_numbers, group_numbers, plan_numbers
 from rebalancer.admission.rates import RateReached
+from rebalancer.controller.account import find_account
 from rebalancer.controller.cycle import Cycle
 from rebalancer.documents.explanation import MOVES, ExplanationDetails, explain_pod, explain_workload
 from rebalancer.documents.phrases import NO_CONTROLLER
@@ -149,7 +150,8 @@ def check_plan(cycle: Cycle) -> None:
     document = plan_document(plan, snapshot)
     check_document(document, numbers, groups)
     state = state_of(cycle)
-    parts = {(part,): getattr(numbers, part) for part in PARTS}
+    held = plan_numbers(structs.replace(plan, fates=find_account(state, cycle).fates))
+    parts = {(part,): getattr(held, part) for part in PARTS}
     assert rows_of(state, "rebalancer_plan_evictions") == parts
     assert rows_of(state, "rebalancer_minimum_evictions") == {(): numbers.lower_bound}
     text = plan_text(plan_document(plan, snapshot, acting="mode Evict"))
