@@ -10,7 +10,7 @@ from rebalancer.lint.finding import Finding, Rule, Severity
 from rebalancer.lint.ground import Ground, reference_of
 from rebalancer.lint.held_together import find_key_that_holds
 from rebalancer.lint.manifest import ROOT, Manifest
-from rebalancer.lint.placement import describe_most, describe_reason, find_not_whole
+from rebalancer.lint.not_whole import describe_most, describe_reason, find_not_whole
 from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import Reference

@@ -25,6 +25,7 @@ from rebalancer.scheduling.rejections import count_rejections, reject_nodes
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import START, RollingUpdate, SimulatedCluster
 from tests.control_plane.resources import Manifest, namespace_of
+from tests.lint.build import patched
 from tests.lint.drawn_clusters import HASH, Cluster, draw_cluster
 from tests.lint.experiment import (
     ALONE,
@@ -47,10 +48,14 @@ CREATED: Final = "2025-12-01T00:00:00Z"
 
 
 class Simulated:
-    """A drawn cluster in the simulator, with what lint says of it."""
+    """A drawn cluster in the simulator, with what lint says of it; an object may have a finding's patch."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, fixed: Finding | None = None) -> None:
         drawn = draw_cluster(seed)
+        if fixed is not None:
+            title = fixed.manifest.title
+            objects = (patched(one, fixed) if title_of(one) == title else one for one in drawn.objects)
+            drawn = replace(drawn, objects=tuple(objects))
         refused = {found.manifest.title for found in lint(drawn.manifests) if is_refused(found)}
         self.cluster: Final = replace(
             drawn, objects=tuple(one for one in drawn.objects if title_of(one) not in refused)

@@ -1,0 +1,41 @@
+"""The workloads of which not every pod finds a node after a loss, or without one, and how that is said."""
+
+from collections.abc import Collection, Mapping
+
+from msgspec import structs
+
+from rebalancer.model.moves import Reference
+from rebalancer.model.words import plural
+from rebalancer.resilience.loss import Loss
+from rebalancer.resilience.reason import Reasons
+from rebalancer.resilience.rows import Remaining, Verdict, find_remaining, find_short
+
+
+def find_not_whole(loss: Loss, included: Collection[Reference]) -> Mapping[Reference, Remaining]:
+    """Return the included workloads of which not every pod finds a node, with the reason.
+
+    Where an order of placements leaves none of its pods without a node, a workload is not asked about: it may be whole.
+    Of more pods than are played, those that no order makes whole are found by sums alone.
+    """
+    reasons = Reasons(loss)
+    if reasons.stuck is None:
+        return {row.workload: row for row in find_short(loss, included.__contains__)}
+    asked = {workload for workload in reasons.stuck if workload in included}
+    rows = list(find_remaining(loss, asked.__contains__, briefly=True)) if asked else []
+    return {
+        row.workload: structs.replace(row, reason=row.reason or reasons.find(row.workload))
+        for row in rows
+        if row.verdict is not Verdict.YES
+    }
+
+
+def describe_most(row: Remaining) -> str:
+    """Say how many pods of a workload find a node at best."""
+    if not row.possible:
+        return f"none of {plural(row.wanted, 'pod')} finds a node"
+    return f"at most {row.possible} of {plural(row.wanted, 'pod')} find a node"
+
+
+def describe_reason(row: Remaining) -> str:
+    """Say why, "" where too many pods wait for a look at it."""
+    return f": {row.reason}" if row.reason is not None else ""

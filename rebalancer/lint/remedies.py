@@ -1,0 +1,187 @@
+"""The smallest change of a manifest after which all its pods find a node, tried on the model that found they do not.
+
+Problem: which field to change, and how far. Idea: try changes of one field one after the other, and take the first that
+holds: nodeTaintsPolicy: Honor, fewer minDomains, a larger maxSkew, from the least on that counts allow, then fewer
+replicas. A change holds where all pods of the manifest are certain to find a node, no other manifest gets a finding by
+it, and its own rollout does not wedge where it did not before.
+
+Example: 4 pods with required anti-affinity on 3 nodes have no constraint to loosen, and 3 replicas hold.
+
+Cost: a placement of all pods for each trial; `_WORK` bounds the trials of one call.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from msgspec import structs
+
+from rebalancer.lint.finding import Operation, Rule, set_field
+from rebalancer.lint.ground import Ground, reference_of
+from rebalancer.lint.manifest import Manifest, Manifests, Path
+from rebalancer.lint.not_whole import find_not_whole
+from rebalancer.lint.rollouts import check_rollouts
+from rebalancer.lint.steps import check_steps
+from rebalancer.model.loss_phase import Phase
+from rebalancer.model.moves import Reference
+from rebalancer.model.nodes import ZONE
+from rebalancer.model.spread import InclusionPolicy, SpreadConstraint
+from rebalancer.resilience.changed import find_changeable
+from rebalancer.resilience.least_skews import find_least_skew
+from rebalancer.resilience.loss import Loss, lose
+from rebalancer.resilience.reason import Reasons
+from rebalancer.resilience.rows import Remaining, Verdict, choose_domains, find_remaining
+from rebalancer.scheduling.view import View
+
+REPLICAS: Final[Path] = ("spec", "replicas")
+
+_WORK: Final = 100
+"""How many changes of a call are tried; one counts again for `_SIZE` pods and nodes."""
+
+_SIZE: Final = 500
+
+_MOST_VALUES: Final = 8
+"""Values of one field that are tried."""
+
+_FIELDS: Final = {"node_taints_policy": "nodeTaintsPolicy", "min_domains": "minDomains", "max_skew": "maxSkew"}
+"""The fields of a constraint that change, by their names in the model."""
+
+
+class _Candidate(NamedTuple):
+    """A changed manifest, and the operations that change its document so."""
+
+    manifest: Manifest
+    patch: tuple[Operation, ...]
+
+
+class Remedies:
+    """The changes for the findings of one call; together they are searched for as long as `_WORK` lasts."""
+
+    def __init__(self, ground: Ground, short: Collection[Reference]) -> None:
+        """Begin: not all pods of the `short` manifests find a node of the cluster."""
+        self._ground, self._short, self._left = ground, short, _WORK
+        self._cost = 1 + (len(ground.deployed.snapshot.pods) + len(ground.deployed.snapshot.nodes)) // _SIZE
+
+    def place(self, manifest: Manifest, row: Remaining) -> tuple[Operation, ...]:
+        """Return the change after which all pods of a manifest find a node; none where none is known."""
+        candidates = [*_loosen(manifest, lose_none(self._ground.deployed))]
+        if manifest.find(REPLICAS) is not None:
+            candidates += [_scale(manifest, number) for number in range(row.possible, 0, -1)[:_MOST_VALUES]]
+        return self._find_first(manifest, candidates, lambda _: ())
+
+    def scale(self, manifest: Manifest, scaled: View) -> tuple[Operation, ...]:
+        """Return the change of a constraint after which as many pods find a node as an autoscaler chooses at most."""
+        return self._find_first(manifest, _loosen(manifest, lose_none(scaled)), _scale_most)
+
+    def lose_zone(self, manifest: Manifest, zone: str) -> tuple[Operation, ...]:
+        """Return the change of a constraint after which all pods come back, whichever zone is lost, first this one."""
+        lost = _lose_zone(self._ground, zone)
+        return self._find_first(manifest, _loosen(manifest, lost), lambda ground: _lose_zones(ground, zone))
+
+    def _find_first(
+        self, manifest: Manifest, candidates: Iterable[_Candidate], lose_more: Callable[[Ground], Iterable[Loss]]
+    ) -> tuple[Operation, ...]:
+        for candidate in candidates:
+            self._left -= self._cost
+            if self._left < 0:
+                break
+            if self._holds(manifest, candidate.manifest, lose_more):
+                return candidate.patch
+        return ()
+
+    def _holds(self, old: Manifest, new: Manifest, lose_more: Callable[[Ground], Iterable[Loss]]) -> bool:
+        """Return whether all pods of a changed manifest find a node for certain, and nothing else gets worse."""
+        changed = tuple(new if one is old else one for one in self._ground.manifests.every)
+        ground, own = replace(self._ground, manifests=Manifests(changed)), reference_of(new)
+        whole = lose_none(ground.deployed)
+        if not all(_is_certain(loss, own) for loss in (whole, *lose_more(ground))):
+            return False
+        worse = find_not_whole(whole, ground.by_workload).keys() - self._short
+        return not worse and (not _wedges(new, ground) or _wedges(old, self._ground))
+
+
+def _wedges(manifest: Manifest, ground: Ground) -> bool:
+    found = (*check_rollouts(manifest, ground), *check_steps(manifest, ground))
+    return any(one.rule is Rule.ROLLOUT_WEDGES for one in found)
+
+
+def lose_none(view: View) -> Loss:
+    """Return the loss of nothing: pods that wait are placed."""
+    return lose(view, frozenset(), Phase.GONE)
+
+
+def _scale_most(ground: Ground) -> Iterator[Loss]:
+    if ground.scaled is not None:
+        yield lose_none(ground.scaled)
+
+
+def _lose_zone(ground: Ground, zone: str) -> Loss:
+    return lose(ground.deployed, ground.deployed.nodes.groups(ZONE)[zone], Phase.GONE)
+
+
+def _lose_zones(ground: Ground, first: str) -> Iterator[Loss]:
+    zones = choose_domains(ZONE, ground.deployed)
+    return (_lose_zone(ground, zone) for zone in (first, *(zone for zone in zones if zone != first)))
+
+
+def _is_certain(loss: Loss, workload: Reference) -> bool:
+    """Return whether all pods of a workload find a node, whatever kube-scheduler chooses."""
+    if workload in (Reasons(loss).stuck or ()):  # one order refutes it, sooner than bounds do
+        return False
+    rows = find_remaining(loss, lambda one: one == workload, briefly=True)
+    return all(row.verdict is Verdict.YES for row in rows)
+
+
+def _read_spread(manifest: Manifest) -> Sequence[SpreadConstraint]:
+    workload = manifest.workload
+    return workload.template.spec.spread if workload is not None and workload.template is not None else ()
+
+
+def _loosen(manifest: Manifest, loss: Loss) -> Iterator[_Candidate]:
+    """Yield changes of one field of one hard constraint, those that ask for the same skew first.
+
+    After the loss not all pods find a node; what its counts say of maxSkew is not tried.
+    """
+    spread = _read_spread(manifest)
+    own = reference_of(manifest)
+    template, sample = next(
+        (one.owner.template, one.sample)
+        for one in loss.services
+        if one.workload == own and one.owner is not None and one.owner.template is not None
+    )
+    hard = [*find_changeable(template, sample)]
+    for one in hard:
+        if spread[one.index].node_taints_policy is InclusionPolicy.IGNORE:
+            yield _constrain(manifest, one.index, node_taints_policy=InclusionPolicy.HONOR)
+    for one in hard:
+        for least in range((spread[one.index].min_domains or 1) - 1, 0, -1)[:_MOST_VALUES]:
+            yield _constrain(manifest, one.index, min_domains=least)
+    for one in hard:
+        current = spread[one.index].max_skew
+        first = max(current + 1, find_least_skew(one, current, [loss], own))
+        for skew in range(first, first + _MOST_VALUES):
+            yield _constrain(manifest, one.index, max_skew=skew)
+
+
+def _constrain(manifest: Manifest, index: int, **changed: Any) -> _Candidate:
+    """Return a manifest with another value of a field, by its name in the model, of the constraint at this position."""
+    workload = manifest.workload
+    assert workload is not None
+    assert workload.template is not None
+    assert manifest.template is not None
+    template = workload.template
+    spread = tuple(
+        structs.replace(row, **changed) if at == index else row for at, row in enumerate(template.spec.spread)
+    )
+    ((name, value),) = changed.items()
+    path = (*manifest.template, "spec", "topologySpreadConstraints", index, _FIELDS[name])
+    made = structs.replace(template, spec=structs.replace(template.spec, spread=spread))
+    return _Candidate(
+        replace(manifest, workload=structs.replace(workload, template=made)), set_field(manifest, path, value)
+    )
+
+
+def _scale(manifest: Manifest, replicas: int) -> _Candidate:
+    assert manifest.workload is not None
+    changed = structs.replace(manifest.workload, replicas=replicas)
+    return _Candidate(replace(manifest, workload=changed), set_field(manifest, REPLICAS, replicas))
