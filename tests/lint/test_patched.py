@@ -2,8 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 
-import pytest
-
 from rebalancer.lint.finding import Finding, Rule
 from tests.lint.experiment import DEPLOYED, ROLLED_OUT, ZONE_LOST, Step
 from tests.lint.simulated import Simulated
