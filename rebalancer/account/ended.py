@@ -9,11 +9,14 @@ from datetime import datetime
 from enum import StrEnum
 from typing import NamedTuple
 
+from msgspec import structs
+
 from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
 from rebalancer.assessment.assess import Assessment, EvaluatedConstraint, EvaluatedGroup
 from rebalancer.assessment.controllers import members
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.model.moves import Reference
+from rebalancer.model.reasons import State
 from rebalancer.model.words import short_key
 from rebalancer.model.workloads import reference_of
 from rebalancer.policy import Policy
@@ -25,6 +28,7 @@ class Gone(StrEnum):
 
     WORKLOAD = "the workload does not exist any more"
     LIMIT = "the policy has no such limit"
+    RELAXED = "the policy asks for less"
     TERM = "the workload has no such podAntiAffinity any more"
     CONSTRAINT = "the workload has no such constraint any more"
     PODS = "no pod of the workload is counted any more"
@@ -57,6 +61,16 @@ class Requirements:
         for group in assessment.groups:
             for workload in group.workloads:
                 self._groups.setdefault(workload, []).append(group)
+
+    def find_relaxed(self, before: EvaluatedLimit, now: EvaluatedLimit) -> Dropped | None:
+        """Return that only another policy satisfies a limit: by the one before, the pods of now would violate it."""
+        rule, what = before.rule, f"limit {now.group}/{now.limit}"
+        cap = rule.max_share.cap(now.total) if rule.max_share is not None else rule.max_pods
+        as_before = structs.replace(now, rule=rule, cap=cap)
+        if now.state is not State.SATISFIED or rule == now.rule or as_before.state is State.SATISFIED:
+            return None
+        changed = f"{what} {rule.bound} -> {now.rule.bound}" if rule.bound != now.rule.bound else what
+        return Dropped(Gone.RELAXED, changed, self._policy_since)
 
     def find_dropped(self, evaluated: EvaluatedGroup | EvaluatedLimit | EvaluatedTerm) -> Dropped | None:
         """Return why a group, limit or term that the assessment lacks is not required; None where it is satisfied.

@@ -42,6 +42,7 @@ from rebalancer.account.happened import (
 )
 from rebalancer.account.people import Acts, find_people
 from rebalancer.admission.standing import NO_OUTCOME
+from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import (
     Answered,
@@ -151,15 +152,20 @@ def _subjects(before: Cycle | None, cycle: Cycle, policy_since: datetime) -> Fin
         found = dict(find_subjects(cycle.assessment, cycle.causes, tokens))
         if before is None:
             return found
-        gone = tokens - found.keys()
-        if not gone:
+        policy = cycle.evaluation.inputs.policy
+        asked = tokens - found.keys() if policy is before.evaluation.inputs.policy else tokens
+        last = find_subjects(before.assessment, before.causes, asked) if asked else {}
+        if not last:
             return found
-        required = Requirements(cycle.assessment, cycle.view, cycle.evaluation.inputs.policy, policy_since)
-        last = find_subjects(before.assessment, before.causes, gone)
-        dropped = {
-            token: subject._replace(dropped=required.find_dropped(subject.evaluated)) for token, subject in last.items()
-        }
-        return {**dropped, **found}
+        required = Requirements(cycle.assessment, cycle.view, policy, policy_since)
+        for token, subject in last.items():
+            if token not in found:
+                found[token] = subject._replace(dropped=required.find_dropped(subject.evaluated))
+            elif isinstance(subject.evaluated, EvaluatedLimit) and isinstance(
+                now := found[token].evaluated, EvaluatedLimit
+            ):
+                found[token] = found[token]._replace(dropped=required.find_relaxed(subject.evaluated, now))
+        return found
 
     return find
 

@@ -146,8 +146,11 @@ class TrendDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 def history_document(entries: Iterable[Entry], *, total: int, as_of: AsOf = UNKNOWN_TIME) -> HistoryDocument:
-    """Convert entries of the history, and put the oldest first: an end may be stored after what came later."""
-    ordered = sorted(entries, key=lambda entry: (entry.at, entry.seq))
+    """Convert entries of the history, and put the oldest first: an end may be stored after what came later.
+
+    A policy comes before what follows from it in its second: it is stored once it was read who has written it.
+    """
+    ordered = sorted(entries, key=lambda entry: (entry.at, entry.kind != EntryKind.POLICY_CHANGED, entry.seq))
     return HistoryDocument(
         as_of=as_of.stored, last_cycle=as_of.last_cycle, entries=tuple(map(history_entry, ordered)), total=total
     )
