@@ -40,7 +40,7 @@ from rebalancer.planning.scope.components import Component, find_joined
 from rebalancer.planning.scope.eligibility import EligibilityChecker
 from rebalancer.planning.scope.forthcoming import Forthcoming, ForthcomingPod
 from rebalancer.planning.scope.movable import PodPartitioner, VolumePinned
-from rebalancer.planning.scope.owners import CreationFails
+from rebalancer.planning.scope.owners import CreationFails, PodsTerminating
 from rebalancer.planning.scope.requirements import Requirement, requirement_of_limit, requirements_of_group
 from rebalancer.planning.scope.topology import NODE_LEVEL, Topologies
 from rebalancer.planning.scope.victims import RankedPods
@@ -495,10 +495,10 @@ def _are_same(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
 
 
 def _refuse_rollout(refusals: Sequence[Refusal | None]) -> Refusal | None:
-    """Refuse components of which an owner is being scaled or rolled out, or has pods to create and cannot."""
+    """Refuse components of which an owner is being scaled or rolled out, or has pods to replace and cannot."""
     for refusal in refusals:
         changing = refusal is not None and refusal.reason is Reason.ROLLOUT_IN_PROGRESS
-        if changing or isinstance(refusal, CreationFails):
+        if changing or isinstance(refusal, CreationFails | PodsTerminating):
             return refusal
     return None
 

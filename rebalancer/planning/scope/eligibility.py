@@ -22,6 +22,7 @@ from rebalancer.model.workloads import BUILT_IN, PodTemplate, Workload, is_beyon
 from rebalancer.planning.scope.eviction_policies import refuse_denied
 from rebalancer.planning.scope.owners import (
     CreationFails,
+    PodsTerminating,
     find_first_unready,
     refuse_other_replica_sets,
     refuse_owning,
@@ -526,7 +527,7 @@ class EligibilityChecker:
                 return OwnerPaused(kind) if changing.paused else OwnerJustChanged(kind)
             if changing.creation_failure:
                 return CreationFails(kind, changing.name, changing.creation_failure)
-            refusal = _refuse_rolled_out(changing, member) or refuse_scaled(changing, self._snapshot)
+            refusal = self._refuse_rolled_out(changing, member) or refuse_scaled(changing, self._snapshot)
             if refusal is not None:
                 return refusal
         if owner.kind == "StatefulSet":
@@ -534,6 +535,21 @@ class EligibilityChecker:
         if owner.is_foreign:
             return _refuse_foreign(member.pods, owner)
         return refuse_other_replica_sets(member, self._snapshot)
+
+    def _refuse_rolled_out(self, changing: Workload, member: PodController) -> Refusal | None:
+        """Refuse an owner that is rolled out, or looks so by its status as pods are terminating on silent nodes."""
+        rolling = _refuse_rolled_out(changing, member)
+        if rolling is None or changing.kind != "StatefulSet" or not self._silent:
+            return rolling
+        ending = [pod for pod in self._snapshot.pods_of.get(changing.uid, ()) if pod.terminating and not pod.finished]
+        stuck = [pod.node for pod in ending if pod.node in self._silent]
+        is_rollout = changing.current_revision not in {"", changing.revision}
+        missing = changing.replicas - rolling.updated
+        if not stuck or rolling.current != changing.replicas or len(ending) < missing:
+            return rolling
+        if is_rollout and _count_in_place(ending, changing) < len(ending):
+            return rolling
+        return PodsTerminating(len(stuck), tuple(sorted({*stuck})))
 
     def _refuse_uncreatable(self, owner: Workload, new: Pod, pods: Sequence[Pod]) -> Refusal | None:
         """Return the first reason why the API server would refuse the replacements of an owner's pods, or None."""
@@ -684,7 +700,7 @@ class EligibilityChecker:
         return None
 
 
-def _refuse_rolled_out(changing: Workload, member: PodController) -> Refusal | None:
+def _refuse_rolled_out(changing: Workload, member: PodController) -> OwnerRollingOut | None:
     """Refuse an owner, or what is above it, whose status counts pods that are missing or of another template.
 
     Above ReplicaSets a foreign owner's says nothing of what comes back: an aborted Rollout has no pod of its template.

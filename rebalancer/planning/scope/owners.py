@@ -32,6 +32,25 @@ class CreationFails(Refusal):
         )
 
 
+class PodsTerminating(Refusal):
+    """Pods of a StatefulSet are terminating on nodes that are not Ready, so that nothing confirms that they ended."""
+
+    reason = Reason.CANNOT_CREATE
+    ends = "when its terminating pods are deleted"
+    pods: int
+    nodes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        are, them, their, they_are = f"nodes {name_list(self.nodes)} are", "them", "their Node objects", "they are"
+        if len(self.nodes) == 1:
+            are, them, their, they_are = f"node {self.nodes[0]} is", "it", "its Node object", "it is"
+        return (
+            f"its StatefulSet does not replace pods that are terminating, and {plural(self.pods, 'pod')} cannot end "
+            f"while {are} not Ready. Bring {them} back, or delete {their} (kubectl delete node) once {they_are} off "
+            "for certain"
+        )
+
+
 class SeveralReplicaSets(Refusal):
     """Several ReplicaSets of one owner have pods: whatever its kind, it is being rolled out."""
 

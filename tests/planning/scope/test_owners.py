@@ -24,6 +24,7 @@ from rebalancer.planning.scope.owners import (
     CreationFails,
     LowerOrdinalNotReady,
     OwnsObjects,
+    PodsTerminating,
     SeveralReplicaSets,
     refuse_scaled,
 )
@@ -249,6 +250,43 @@ class TestPodsOnNodesThatAreNotReady:
 
     def test_a_pod_of_a_deployment_is_not_held(self) -> None:
         assert self.refuse(self.with_silent_nodes(returned())) == {None}
+
+    def lost(self, of: int, **fields: Any) -> Snapshot:
+        """Return a database after zone a was lost: its two pods, of this revision, are terminating; four are in b."""
+        on = {"a-1": 2, "b-1": 4}
+        snapshot = database(on, revision="db-2", current=6, updated=4, **fields)
+
+        def change(pod: Pod) -> Pod:
+            is_lost = pod.node == "a-1"
+            revision = of if is_lost else 2
+            labels = Labels({**pod.labels, "controller-revision-hash": f"db-{revision}"})
+            return structs.replace(pod, labels=labels, deleted=snapshot.taken_at if is_lost else None)
+
+        nodes = [structs.replace(node, ready=node.name != "a-1") for node in snapshot.nodes]
+        return replace(pods(snapshot, change), nodes=nodes)
+
+    def test_pods_that_cannot_end_there_are_no_rollout(self) -> None:
+        """Nothing is evicted, and it goes on when these pods are deleted: no rollout is said to end."""
+        plan = planned(self.lost(2, current_revision="db-2"))
+        assert evicted(plan) == []
+        assert causes(plan) == {PodsTerminating(2, ("a-1",))}
+        (refusal,) = {component.refusal for component in plan.components}
+        assert refusal is not None
+        assert (refusal.reason, refusal.end.event) == (
+            Reason.CANNOT_CREATE,
+            "when its terminating pods are deleted",
+        )
+
+    @pytest.mark.parametrize(
+        ("of", "partition", "is_rollout"), [(1, 0, True), (2, 0, False), (1, 2, False), (2, 2, True)]
+    )
+    def test_pods_that_cannot_end_there_are_of_a_rollout_where_they_come_back_otherwise(
+        self, of: int, partition: int, is_rollout: bool
+    ) -> None:
+        """At another revision than they have, which the partition decides."""
+        plan = planned(self.lost(of, current_revision="db-1", partition=partition))
+        rolling = OwnerRollingOut("StatefulSet", 6, 6, 4)
+        assert causes(plan) == {rolling if is_rollout else PodsTerminating(2, ("a-1",))}
 
     def test_pods_that_are_alike_are_examined_one_by_one_then(self) -> None:
         alike = same(database())
