@@ -239,8 +239,8 @@ def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
             return PolicyInForce(valid, last, doubt, sure=True, missing=missing, written=place)
     doubt = unread
     if problem:
-        whose = "in force" if is_led else "of the next controller"
-        doubt = f"the policy {whose}, {place}, cannot be read: {problem}"
+        which = f"in {place}" if is_led else f"of the next controller, {place},"
+        doubt = f"the policy {which} cannot be read: {problem}"
     elif status is not None and not sure:
         doubt = _doubt_other(status.policy, place, is_led=is_led, is_written=found is not None)
     if doubt and found is None:

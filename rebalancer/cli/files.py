@@ -75,7 +75,7 @@ class ReadPolicy:
     `location` is None for the shipped one. `folders` are those of the policy's own file, none for another policy;
     `files` are those of its ConfigMap, None where it is of no ConfigMap. `in_force`: the cluster's controller acts by
     it; `doubt` says why it may act by another one, "" where nothing speaks against it. `looked_in` is the namespace
-    that has none, where the shipped one is taken. `missing`: there is none where the controller's is written,
+    that has none to read, where the shipped one is taken. `missing`: there is none where the controller's is written,
     in the ConfigMap `written`, which is None where no cluster was asked.
     """
 
@@ -91,7 +91,10 @@ class ReadPolicy:
 
     def name(self, *, is_led: bool) -> str:
         """Say which it is; where no controller runs, that the last one acted by it, or has stored it."""
-        place = self.location or (f"shipped, none is in namespace {self.looked_in}" if self.looked_in else "shipped")
+        place = self.location or "shipped"
+        if self.looked_in:
+            lacks = "none is" if self.missing else "none can be read"
+            place = f"shipped, {lacks} in namespace {self.looked_in}"
         if not self.in_force:
             return place
         if is_led:

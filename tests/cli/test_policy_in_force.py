@@ -86,7 +86,7 @@ def test_it_is_that_which_the_controller_names(server: ApiServer, capsys: pytest
 
 
 USED = "the shipped policy is used: give the controller's with --policy"
-UNREADABLE = f"the policy in force, {PLACE}, cannot be read: "
+UNREADABLE = f"the policy in {PLACE} cannot be read: "
 ACTS = f"the controller acts by policy {{}} (/etc/rebalancer/policy.yaml), not by {PLACE}, which "
 
 
@@ -97,6 +97,8 @@ ACTS = f"the controller acts by policy {{}} (/etc/rebalancer/policy.yaml), not b
         (None, None, ""),
         (OWN, None, ""),
         (None, default_policy().hash, ""),
+        (f"{HEAD}mode: 1\n", None, f"{UNREADABLE}{PLACE}:3: mode: found 1"),
+        (403, None, f"{UNREADABLE}scripted answer 403; the ClusterRole rebalancer-view has the right; {USED}"),
         (403, HASH, f"{UNREADABLE}scripted answer 403; the ClusterRole rebalancer-view has the right; {USED}"),
         (500, HASH, f"{UNREADABLE}scripted answer 500; {USED}"),
         (f"{HEAD}mode: 1\n", HASH, f"{UNREADABLE}{PLACE}:3: mode: found 1"),
@@ -124,6 +126,8 @@ def test_where_it_may_be_another_it_is_said(
     assert [line[: len(doubt)] for line in warnings][:1] == ([doubt] if doubt else [])
     if command[0] in {"plan", "report"}:
         assert (", the controller's)" in out) == (acts is not None and not doubt)
+        assert ("none is in namespace" in out) == (stored is None)
+        assert ("none can be read in namespace" in out) == ("cannot be read" in doubt)
 
 
 VALID = "/api/v1/namespaces/rebalancer-system/configmaps/rebalancer-policy-valid"
