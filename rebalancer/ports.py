@@ -260,6 +260,68 @@ class PodAnnotator(Protocol):
         ...
 
 
+class ScaleResult(StrEnum):
+    """The result of a change of a workload's replicas."""
+
+    SCALED = "scaled"
+    CONFLICT = "conflict"
+    """The workload has changed since it was read, or another one has its name; nothing was written."""
+    GONE = "gone"
+    FORBIDDEN = "forbidden"
+    """This account has no right to it, or admission control does not allow it; the message says which."""
+    FAILED = "failed"
+    """Refused for another reason; nothing was written."""
+    UNKNOWN = "unknown"
+    """No answer, or an error of the server: it may or may not be written."""
+
+
+class ScaleAnswer(Struct, frozen=True):
+    """The answer to a change of replicas, with a message for people.
+
+    `resource_version` is the workload's after the change. `retry_after` is for how many seconds the server asked not to
+    try again, 0 if it did not say.
+    """
+
+    result: ScaleResult
+    resource_version: str = ""
+    message: str = ""
+    retry_after: float = 0.0
+
+
+class ScaleReading(Struct, frozen=True, kw_only=True):
+    """The replicas that a workload asks for, and who else declares them.
+
+    `appliers` are the field managers that own `spec.replicas` by server-side apply. `marks` are those of GitOps tools,
+    each as people find it on the object: "annotation argocd.argoproj.io/tracking-id".
+    """
+
+    uid: str
+    replicas: int
+    resource_version: str
+    appliers: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+
+
+class Scaler(PodAnnotator, Protocol):
+    """Changes the replicas of Deployments and ReplicaSets, and stores the records of surges."""
+
+    def read_scale(self, workload: Reference) -> ScaleReading | None:
+        """Read a workload's replicas, None if it is gone; raise ReadFailedError."""
+        ...
+
+    def set_replicas(self, workload: Reference, read: ScaleReading, replicas: int) -> ScaleAnswer:
+        """Change the replicas of a workload that is still as it was read. Never raises."""
+        ...
+
+    def load_surges(self) -> str:
+        """Return the stored records, "" if there are none; raise ReadFailedError."""
+        ...
+
+    def save_surges(self, text: str) -> str:
+        """Replace the records, unless somebody has since they were read; return why not, "" if done. Never raises."""
+        ...
+
+
 LONGEST_LEASE: Final = timedelta(minutes=10)
 """No process may be set to a longer Lease; a longer one was written by mistake."""
 

@@ -24,6 +24,7 @@ ON_A_CLUSTER: Final = {
         "docs/operations.md",
         "docs/faq.md",
         "docs/prevention.md",
+        "docs/surge.md",
         "deploy/README.md",
         "deploy/monitoring/README.md",
         "docs/upgrade.md",

@@ -31,12 +31,22 @@ RIGHTS: Final[Mapping[str, tuple[str, str, str]]] = {
     "approve": ("base/people.yaml", "ClusterRole", "rebalancer-approve"),
     "evict": ("components/evict-rights/cluster-role.yaml", "ClusterRole", "rebalancer-evict"),
     "prevention": ("prevention/cluster-role.yaml", "ClusterRole", "rebalancer-prevention"),
+    "surge": ("surge/cluster-role.yaml", "ClusterRole", "rebalancer-surge"),
+    "surges": ("surge/role.yaml", "Role", "rebalancer-surge"),
     "capacity": ("capacity/role.yaml", "Role", "rebalancer-capacity"),
     "node-claims": ("capacity/role.yaml", "ClusterRole", "rebalancer-capacity"),
     "cleanup": ("cleanup/role.yaml", "Role", "rebalancer-cleanup"),
     "team": ("team/role.yaml", "Role", "rebalancer-team-policy"),
 }
 """The rules of each role: the file under `deploy/`, the kind and the name."""
+
+POLICIES: Final[Mapping[str, str]] = {
+    "prevention": "prevention/admission-policy.yaml",
+    "surge-pods": "surge/pod-admission-policy.yaml",
+    "surge-scale": "surge/scale-admission-policy.yaml",
+    "capacity": "capacity/admission-policy.yaml",
+}
+"""The file under `deploy/` of each admission policy, whose name is the key after `rebalancer-`."""
 
 _DOCUMENT: Final = re.compile(r"^---\n", re.MULTILINE)
 _KEY: Final = re.compile(r"^(?P<indent> *)(?P<key>[\w-]+):(?: |$)")
@@ -48,8 +58,7 @@ def chart_files() -> Iterator[tuple[Path, str]]:
     for name, (source, kind, object_name) in RIGHTS.items():
         text = _section(source, kind, object_name, "rules")
         yield CHART / "files" / "rights" / f"{name}.yaml", _HEAD.format(source=f"deploy/{source}") + text
-    for name in ("prevention", "capacity"):
-        source = f"{name}/admission-policy.yaml"
+    for name, source in POLICIES.items():
         text = _section(source, "ValidatingAdmissionPolicy", f"rebalancer-{name}", "spec")
         yield CHART / "files" / "admission" / f"{name}.yaml", _HEAD.format(source=f"deploy/{source}") + text
     source = "capacity/priority-class.yaml"

@@ -128,6 +128,8 @@ EVENTS: Final[Mapping[EventReason, str]] = {
     EventReason.PREVENTION_STOPPED: "Deletion costs cannot be written or removed now; on the policy's ConfigMap.",
     EventReason.PREVENTION_RESUMED: "Deletion costs are written again; on the policy's ConfigMap.",
     EventReason.RESILIENCE_LOST: "If a domain is lost, less is left of the workload for certain than is required.",
+    EventReason.SURGE_BEGAN: "Pods are added to the workload first (`repair.method`), then others go; on the workload.",
+    EventReason.SURGE_ENDED: "They went, or how else it ended; Warning where it failed; on the workload.",
     EventReason.RESILIENCE_REGAINED: "As much is left as the policy requires, whichever domain is lost.",
 }
 VIOLATION_CAUSES: Final[Mapping[ViolationCause, str]] = {

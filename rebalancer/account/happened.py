@@ -47,6 +47,8 @@ from rebalancer.planning.plan import Plan
 from rebalancer.policy import NO_TEAM_POLICY, Mode, Policy, TeamReading
 from rebalancer.prevention.report import PreventionReport
 from rebalancer.resilience.worst import ResilienceReport, WorstLoss
+from rebalancer.surge.record import Ending, Surge
+from rebalancer.surge.report import SurgeReport
 from rebalancer.tracking.moves import is_deferred
 
 MOST_REPORTED: Final = 200
@@ -308,6 +310,19 @@ class ResilienceChanged(NamedTuple):
     loss: WorstLoss
 
 
+class SurgeBegan(NamedTuple):
+    """Pods are about to be added to a workload, after which others go."""
+
+    surge: Surge
+
+
+class SurgeEnded(NamedTuple):
+    """A surge is over, and nothing of it is left."""
+
+    surge: Surge
+    ending: Ending
+
+
 class GuardChanged(NamedTuple):
     """A guard is not good any more, or is good again."""
 
@@ -426,6 +441,8 @@ Occurrence = (
     | PreventionStopped
     | PreventionResumed
     | ResilienceChanged
+    | SurgeBegan
+    | SurgeEnded
     | GuardChanged
     | GuardFailed
     | RightsMissing
@@ -767,6 +784,12 @@ def find_resilience_changes(before: ResilienceReport, after: ResilienceReport) -
     lost = sorted((loss for loss in changed if not loss.holds), key=attrgetter("badness"))
     regained = sorted((loss for loss in changed if loss.holds), key=attrgetter("badness"))
     yield from map(ResilienceChanged, (*lost[:_MOST_CHANGES], *regained[:_MOST_CHANGES]))
+
+
+def find_surges(report: SurgeReport) -> Iterator[SurgeBegan | SurgeEnded]:
+    """Yield the surges that have begun since the report before, then those that have ended."""
+    yield from map(SurgeBegan, report.begun)
+    yield from (SurgeEnded(surge, ending) for surge, ending in report.ended)
 
 
 def find_rights(before: Rights, after: Rights) -> Iterator[RightsMissing | RightsGranted]:

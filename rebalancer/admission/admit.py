@@ -40,6 +40,7 @@ from rebalancer.model.moves import Memory, Move, StartWindow, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import EVICT_RIGHT, format_duration, format_rest, plural
+from rebalancer.planning.adding_first import add_first
 from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.fates import NO_FATES, Fates
 from rebalancer.planning.plan import Plan
@@ -459,7 +460,7 @@ def admit(
     limits = _Limits(rates, windows, Canaries(memory, context.policy.budgets.canary, unplaceable), guards)
     approvals = _Approvals(plan, snapshot, memory, context, limits)
     fates, proposal, approved_by = approvals.decide(steps, current, whole.standing, allowance)
-    fates = _find_last_waits(fates, rates, obstacles, context.now)
+    fates = add_first(_find_last_waits(fates, rates, obstacles, context.now))
     waits = bool(windows.limited) or guards.state.wanted
     moments = [rates.frees_at, probe_at, *_find_changes(memory, fates, context, waits_for_arrivals=waits)]
     return Admission(

@@ -4,11 +4,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from msgspec import structs
+
 from rebalancer.documents.next_cycle import foretell_plan
 from rebalancer.documents.status import BlockedNamespace, StatusDocument
 from rebalancer.engine import Evaluation
 from rebalancer.model.moves import NO_MEMORY, Memory, MoveState
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.adding_first import add_first
 from rebalancer.planning.plan import Plan
 from rebalancer.tracking.moves import note_remaining
 
@@ -35,7 +38,8 @@ class Acting:
 
     def admit(self, evaluation: Evaluation) -> Plan:
         """Return the plan as it carries it out: what it does not send in its next cycle waits."""
-        return foretell_plan(evaluation, self.status) if self.status is not None else evaluation.plan
+        plan = foretell_plan(evaluation, self.status) if self.status is not None else evaluation.plan
+        return structs.replace(plan, fates=add_first(plan.fates))
 
     def remember(self, snapshot: Snapshot) -> Memory:
         """Return what the next leader will know of the cluster.

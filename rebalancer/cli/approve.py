@@ -192,7 +192,8 @@ def _describe(plan: PlanDocument, status: StatusDocument, now: datetime, *, by_s
     yield f"Plan {plan.plan_hash}: {plural(len(plan.evictions), 'eviction')}{expires}."
     for eviction in plan.evictions:
         where = f"{eviction.node} -> {domains_text(shorten(eviction.predicted.domains))}"
-        yield f"  {eviction.namespace}/{eviction.pod}  {where}  {eviction.reason}"
+        added = f"; {plural(eviction.added, 'pod')} added first, then scaled down" if eviction.added else ""
+        yield f"  {eviction.namespace}/{eviction.pod}  {where}  {eviction.reason}{added}"
     changed = list(changed_loss_lines(plan.resilience))
     if changed:
         between = ", not after this step alone: in between less may be guaranteed than now" if by_step else ""

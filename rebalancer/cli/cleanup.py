@@ -14,6 +14,8 @@ from typing import Final
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.leftovers import DEPLOYMENT, Leftovers
 from rebalancer.adapters.kubernetes.placeholders import PlaceholderStore
+from rebalancer.adapters.kubernetes.scaling import Scaling
+from rebalancer.adapters.kubernetes.surge_map import SurgeMap
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
 from rebalancer.cli.confirm import add_confirmation_arguments, is_confirmed
 from rebalancer.cli.errors import CliError, Exit, warn
@@ -22,15 +24,16 @@ from rebalancer.cli.parsing import Parser
 from rebalancer.cli.settings_flags import add_settings_arguments, load_flags
 from rebalancer.cli.terminal import say
 from rebalancer.model.words import plural
-from rebalancer.ports import LeaseUnavailable, PatchResult, ReadFailedError
+from rebalancer.ports import LeaseUnavailable, PatchResult, ReadFailedError, ScaleResult
 from rebalancer.settings import Settings
+from rebalancer.surge.record import decode_surges
 
 _EPILOG: Final = (
-    "It shows what it would do and asks. It scales the Deployment rebalancer to 0, waits until no process holds "
-    "the Lease, and removes deletion costs that the controller has written, its placeholder Jobs, the ConfigMaps "
-    "rebalancer-status, -control, -approval and those of the history, and the Lease. Costs that others have set and "
-    "the policy stay. Where it cannot go on before these ConfigMaps, it scales the Deployment back. It may be "
-    "repeated. To go on afterwards, apply the installation again."
+    "It shows what it would do and asks. It scales the Deployment rebalancer to 0, waits until no process holds the "
+    "Lease, takes back pods that surges have added, and removes deletion costs that the controller has written, its "
+    "placeholder Jobs, the ConfigMaps rebalancer-status, -control, -approval, -surges and those of the history, and "
+    "the Lease. Costs that others have set and the policy stay. Where it cannot go on before these ConfigMaps, it "
+    "scales the Deployment back. It may be repeated. To go on afterwards, apply the installation again."
 )
 _GRACE: Final = 60.0
 """Seconds beyond the Lease's duration in which a stopped process has ended."""
@@ -74,6 +77,7 @@ def run(args: argparse.Namespace) -> int:
         say([f"{name}: scaled to 0." if leftovers.scale_controller(0) else f"{name}: not found."])
         with _taking_back(leftovers, name, replicas):
             await_free_lease(transport, settings)
+            say(take_back_surges(transport, settings.namespace))
             say([f"Removed the deletion costs of {plural(remove_costs(leftovers), 'pod')}."])
             say([f"Deleted {plural(delete_placeholders(transport, policy.capacity.namespace), 'placeholder Job')}."])
         for deleted in leftovers.delete_objects():
@@ -99,7 +103,7 @@ def _taking_back(leftovers: Leftovers, name: str, replicas: int | None) -> Itera
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
-    except (CliError, ClusterError, LeaseUnavailable, KeyboardInterrupt):
+    except (CliError, ClusterError, LeaseUnavailable, ReadFailedError, KeyboardInterrupt):
         if replicas:
             try:
                 leftovers.scale_controller(replicas)
@@ -134,6 +138,25 @@ def await_free_lease(
                 f"{settings.namespace}/{DEPLOYMENT}. End it, then run this again"
             )
         sleep(_POLL)
+
+
+def take_back_surges(transport: Transport, namespace: str) -> Iterator[str]:
+    """Scale the workloads back to which surges have added pods, and yield a line for each.
+
+    CliError where that is not possible: nobody else would know what they asked for once the records are deleted.
+    """
+    surges, scaling = SurgeMap(transport, namespace), Scaling(transport)
+    for surge in decode_surges(surges.load_if_any()):
+        read = scaling.read_scale(surge.workload)
+        if read is None or (read.uid, read.replicas) != (surge.uid, surge.most):
+            continue  # nothing was added yet, or its number is somebody else's
+        answer = scaling.set_replicas(surge.workload, read, surge.count)
+        if answer.result is not ScaleResult.SCALED:
+            raise CliError(
+                f"{surge.workload} has {plural(surge.added, 'pod')} more than the {surge.count} that it asked for, "
+                f"and cannot be scaled back: {answer.message}. Scale it to {surge.count}, then run this again"
+            )
+        yield f"{surge.workload}: scaled back to {surge.count}."
 
 
 def remove_costs(leftovers: Leftovers) -> int:
@@ -172,5 +195,5 @@ def delete_placeholders(transport: Transport, namespace: str) -> int:
 def _explain_errors() -> Iterator[None]:
     try:
         yield
-    except (ClusterError, LeaseUnavailable) as error:
+    except (ClusterError, LeaseUnavailable, ReadFailedError) as error:
         raise CliError(str(error)) from None

@@ -254,12 +254,14 @@ def _simulation_document(snapshot: Snapshot, outcome: Outcome, seed: int, profil
         cycles=outcome.cycles,
         evictions=outcome.evictions,
         lower_bound=outcome.lower_bound,
+        surged=outcome.surged,
         steps=tuple(
             SimulationStep(
                 change=step.change,
                 at=step.at.total_seconds(),
                 evictions=step.evictions,
                 lower_bound=step.lower_bound,
+                surged=step.surged,
                 without_node=step.waiting,
             )
             for step in outcome.steps

@@ -8,6 +8,7 @@ from rebalancer.capacity.requests import Result
 from rebalancer.model.moves import Move, MoveState
 from rebalancer.model.reasons import Cause
 from rebalancer.ports import EvictionResult, PatchResult
+from rebalancer.surge.record import Ending
 
 
 class MoveOutcome(StrEnum):
@@ -66,6 +67,12 @@ PREVENTION_PATCHES: Final = Counter(
     labels=("result",),
     values=tuple(PatchResult),
 )
+SURGES: Final = Counter(
+    name="rebalancer_surges_total",
+    help="Surges that ended, by how.",
+    labels=("ending",),
+    values=tuple(Ending),
+)
 API_REQUESTS: Final = Counter(
     name="rebalancer_api_requests_total",
     help="Requests to the API server; code 0 without a response, verb list also for watches.",
@@ -86,6 +93,7 @@ COUNTERS: Final = (
     CAPACITY_REQUESTS,
     GUARD_ERRORS,
     PREVENTION_PATCHES,
+    SURGES,
     API_REQUESTS,
     CYCLE_DURATION,
 )

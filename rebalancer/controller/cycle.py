@@ -40,6 +40,7 @@ from rebalancer.model.breaker import BreakerState
 from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, reference_of
+from rebalancer.planning.adding_first import SurgeUnderWay
 from rebalancer.planning.diagnosis.relaxation import Relaxations
 from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.fates import Fates
@@ -91,6 +92,8 @@ class CycleInputs:
     """The pods that were evicted since the last cycle, by whomever."""
     effect: ProposalEffect | None = None
     """What the last cycle's proposal changes, which is used again while it waits."""
+    surging: frozenset[str] = frozenset()
+    """The UIDs of the owners of pods to which pods are added by a surge."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,7 +259,7 @@ def run_cycle(inputs: CycleInputs, stopwatch: Stopwatch = without_stopwatch) -> 
             evaluation=evaluation,
             plan=evaluation.plan,
             admission=admission,
-            fates=admission.fates,
+            fates=admission.fates.hold(lambda one: SurgeUnderWay() if one.owner_uid in inputs.surging else None),
             memory=structs.replace(
                 memory,
                 proposal=admission.proposal,

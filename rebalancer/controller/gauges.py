@@ -10,6 +10,7 @@ from rebalancer.adapters.prometheus import Gauge, Row
 from rebalancer.build import find_revision
 from rebalancer.controller.gauge_view import NEVER, GaugeView
 from rebalancer.controller.resilience_gauges import RESILIENCE_GAUGES
+from rebalancer.controller.surge_gauges import SURGE_GAUGES
 from rebalancer.controller.workload_gauges import WORKLOAD_GAUGES
 from rebalancer.documents.status import count_refusals, guard_status
 from rebalancer.model.breaker import BreakerCause
@@ -81,6 +82,7 @@ def _list_teams(view: GaugeView) -> Iterable[Row]:
 GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
     *RESILIENCE_GAUGES,
     *WORKLOAD_GAUGES,
+    *SURGE_GAUGES,
     Gauge(
         name="rebalancer_capacity_placeholders",
         help="Placeholder pods that hold capacity, or wait for it.",

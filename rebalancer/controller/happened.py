@@ -34,6 +34,7 @@ from rebalancer.account.happened import (
     find_resilience_changes,
     find_rights,
     find_subjects,
+    find_surges,
     find_team_changes,
     find_team_problems,
     find_violations,
@@ -58,6 +59,7 @@ from rebalancer.controller.state import (
     PreventionReported,
     Reported,
     ResilienceReported,
+    SurgesReported,
     TeamPoliciesRead,
 )
 from rebalancer.model.history import Author
@@ -84,6 +86,7 @@ def note_happened(before: LoopState, event: LoopEvent, after: LoopState, now: da
         *_find_moves(before, event, after),
         *(_find_of_cycle(before, cycle, after) if cycle is not None else ()),
         *_find_said(before, event, after),
+        *_find_reported(before, event, after),
         *declared,
         *_find_of_process(before, event, after),
         *find_guards(before.guards, after.guards),
@@ -171,7 +174,7 @@ def _subjects(before: Cycle | None, cycle: Cycle, policy_since: datetime) -> Fin
 
 
 def _find_said(before: LoopState, event: LoopEvent, after: LoopState) -> Iterator[Occurrence]:
-    """Find what people have said: a policy, a team policy, a pause; and what prevention says. Only a leader tells."""
+    """Find what people have said: a policy, a team policy, a pause. Only a leader tells."""
     if not after.leadership.leads:
         return
     old, new = before.in_force, after.in_force
@@ -189,10 +192,21 @@ def _find_said(before: LoopState, event: LoopEvent, after: LoopState) -> Iterato
                 yield Paused(new.pause)
             if isinstance(event, Leading):
                 yield from find_team_problems(new.team_problems)
+        case _:
+            pass
+
+
+def _find_reported(before: LoopState, event: LoopEvent, after: LoopState) -> Iterator[Occurrence]:
+    """Find what the parts that work beside the loop report. Only a leader tells."""
+    if not after.leadership.leads:
+        return
+    match event:
         case PreventionReported():
             yield from find_prevention(before.reported.prevention, event.report)
         case ResilienceReported():
             yield from find_resilience_changes(before.reported.resilience, after.reported.resilience)
+        case SurgesReported():
+            yield from find_surges(event.report)
         case _:
             pass
 

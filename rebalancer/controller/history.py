@@ -15,6 +15,7 @@ from rebalancer.history.moves import move_entries
 from rebalancer.history.outbox import add_entries, begin_term
 from rebalancer.history.people import people_entries
 from rebalancer.history.samples import note_sample
+from rebalancer.history.surges import surge_entries
 from rebalancer.history.violations import find_gone, still_open, still_waiting, violation_entries
 from rebalancer.history.words import cut
 from rebalancer.history.zones import zone_entries
@@ -55,6 +56,7 @@ def note_step(before: LoopState, event: LoopEvent, after: LoopState, now: dateti
     is_new = isinstance(event, Leading) or before.cycle is None  # nothing was observed yet in this term
     entries += (_note_late(entry, now) for entry in said) if is_new else said
     entries += move_entries(after.happened, after.cycle.snapshot if after.cycle is not None else None)
+    entries += surge_entries(after.happened, now)
     if after.cycle is not None and after.cycle is not before.cycle:
         still = still_open(known, memory, after.happened, now)
         waiting = still_waiting(known, after.happened)

@@ -57,6 +57,7 @@ from rebalancer.controller.state import (
     RightsRead,
     Saved,
     Stopping,
+    SurgesReported,
     TeamPoliciesRead,
     Watched,
 )
@@ -69,6 +70,7 @@ from rebalancer.policy import Mode, Policy, TeamReading, merge, select_team_name
 from rebalancer.policy.merging import UNREAD
 from rebalancer.prevention.report import NO_REPORT
 from rebalancer.resilience.worst import NOTHING_COMPUTED
+from rebalancer.surge.report import NO_SURGES
 from rebalancer.tracking.motion import Look
 from rebalancer.tracking.moves import merge_memory, note_remaining
 from rebalancer.tracking.track import watch
@@ -134,6 +136,8 @@ def _handle(  # noqa: C901, PLR0912  # one case for each event
             return handle_created(state, event), ()
         case PreventionReported():
             return replace(state, reported=replace(state.reported, prevention=event.report)), ()
+        case SurgesReported():
+            return replace(state, reported=replace(state.reported, surges=event.report)), ()
         case ResilienceReported():
             if not state.leadership.leads or event.term != state.leadership.term:  # of a term that is over
                 return state, ()
@@ -153,7 +157,7 @@ def _handle_leading(state: LoopState, event: Leading, now: datetime) -> LoopStat
         return replace(
             state,
             leadership=replace(state.leadership, leads=False),
-            reported=replace(state.reported, prevention=NO_REPORT, resilience=NOTHING_COMPUTED),
+            reported=replace(state.reported, prevention=NO_REPORT, resilience=NOTHING_COMPUTED, surges=NO_SURGES),
         )
     # The answer to a request of this process itself is still to come, and says more than the pod did a moment ago.
     under_way = {request.uid for request in state.queue.under_way}
@@ -169,7 +173,12 @@ def _handle_leading(state: LoopState, event: Leading, now: datetime) -> LoopStat
         queue=replace(state.queue, unsaved=""),
         capacity=CapacityQueue(refused=state.capacity.refused),
         reported=replace(
-            state.reported, violated=violated, limits=limits, unsettled=unsettled, resilience=NOTHING_COMPUTED
+            state.reported,
+            violated=violated,
+            limits=limits,
+            unsettled=unsettled,
+            resilience=NOTHING_COMPUTED,
+            surges=NO_SURGES,
         ),
         guards=NO_ANSWERS,
         cycle=None,
@@ -211,6 +220,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
         known=last.evaluation if last is not None else None,
         capacity=_find_capacity(state, event),
         evicted=event.evicted,
+        surging=frozenset(one.surge.owner for one in state.reported.surges.under_way),
         effect=last.effect if last is not None else None,
     )
     cycle = run_cycle(inputs, stopwatch)

@@ -43,6 +43,7 @@ from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
 from rebalancer.controller.runner import Identity, Runner, spawn_thread
 from rebalancer.controller.state import Clocks, InForce, LoopEvent, LoopState, ProcessFacts, Queue, Stopping
 from rebalancer.controller.status import read_memory
+from rebalancer.controller.surge import SurgeWorker
 from rebalancer.controller.switches import watch_approvals, watch_pauses
 from rebalancer.controller.takeover import find_remaining
 from rebalancer.controller.team_policies import TeamPolicyReader
@@ -223,6 +224,7 @@ class _Controller:
         self._telemetry = self._make_telemetry(viewer or self._make_page(identity))
         self._runner = self._make_runner(identity)
         self._prevention = self._make_prevention()
+        self._surges = self._make_surges()
         self._resilience = self._make_resilience()
         self._rights = self._make_rights()
         self._valid_policy = self._make_valid_policy()
@@ -302,6 +304,15 @@ class _Controller:
             may_act=self._may_act,
             tell=self._runner.tell,
             count=self._telemetry.patched,
+        )
+
+    def _make_surges(self) -> SurgeWorker:
+        return SurgeWorker(
+            cluster=self._cluster,
+            clocks=self._clocks,
+            get_state=lambda: self._runner.state,
+            may_act=self._may_act,
+            tell=self._tell_quietly,
         )
 
     def _make_resilience(self) -> ResilienceWorker:
@@ -464,6 +475,7 @@ class _Controller:
             self._approvals,
             self._team_policies,
             self._prevention,
+            self._surges,
             self._resilience,
             self._history,
         )
@@ -485,6 +497,7 @@ class _Controller:
         self._history.start()
         if self._run_once is None:  # an order has to be kept: a process that ends leaves it to the next
             self._prevention.thread.start()
+            self._surges.thread.start()
             self._resilience.thread.start()
         self._elector.start()
         if self._run_once is None:
@@ -565,6 +578,7 @@ class _Controller:
             self._scheduler.shutdown(wait=False)
         deadline = time.monotonic() + STOP_SECONDS
         self._prevention.stop()
+        self._surges.stop()
         self._resilience.stop()
         self._runner.tell(Stopping())
         if self._runner.thread.is_alive():

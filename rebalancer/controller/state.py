@@ -31,6 +31,7 @@ from rebalancer.ports import EvictionAnswer, ReplicaCount
 from rebalancer.prevention.report import NO_REPORT, PreventionReport
 from rebalancer.resilience.worst import NOTHING_COMPUTED, ResilienceReport
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
+from rebalancer.surge.report import NO_SURGES, SurgeReport
 from rebalancer.tracking.evicted import SeenEviction
 from rebalancer.tracking.motion import Look
 
@@ -202,6 +203,13 @@ class ResilienceReported:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SurgesReported:
+    """Surges have gone on, ended, or met an obstacle."""
+
+    report: SurgeReport
+
+
+@dataclass(frozen=True, kw_only=True)
 class HistoryStored:
     """The ConfigMaps of the history were written or read: what they have."""
 
@@ -249,6 +257,7 @@ LoopEvent = (
     | RightsRead
     | PreventionReported
     | ResilienceReported
+    | SurgesReported
     | HistoryStored
     | Leading
     | PlaceholdersCreated
@@ -423,6 +432,7 @@ class Reported:
     """Domains that had not settled."""
     prevention: PreventionReport = NO_REPORT
     resilience: ResilienceReport = NOTHING_COMPUTED
+    surges: SurgeReport = NO_SURGES
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

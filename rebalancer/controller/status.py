@@ -34,6 +34,7 @@ from rebalancer.documents.status import (
     standing_status,
     team_errors,
 )
+from rebalancer.documents.surges import surge_refusals, surge_status
 from rebalancer.documents.waits import (
     MOST_WAITS,
     HoldStatus,
@@ -47,6 +48,7 @@ from rebalancer.documents.waits import (
     limit_waits,
 )
 from rebalancer.model.breaker import CLOSED
+from rebalancer.model.events import NOTE_LIMIT
 from rebalancer.model.moves import NO_MEMORY, Memory, Move, Reference, SentRequest
 from rebalancer.model.snapshot import OPTIONAL
 from rebalancer.policy import Mode, Policy
@@ -143,6 +145,9 @@ def status_document(
         refused_evictions=refused_evictions(state.memory, cycle.context.now) if cycle else (),
         policy=_policy_status(state.in_force, policy_source),
         prevention=prevention_status(state.reported.prevention),
+        surges=surge_status(state.reported.surges),
+        surges_refused=surge_refusals(state.reported.surges),
+        surges_stopped=state.reported.surges.stopped[:NOTE_LIMIT],
         resilience=_find_resilience(state),
         forbidden_kinds=tuple(sorted(cycle.snapshot.unknown & OPTIONAL)) if cycle else (),
         missing_rights=tuple(sorted(state.queue.rights.missing))[:_MOST_NAMESPACES]

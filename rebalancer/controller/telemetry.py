@@ -10,7 +10,15 @@ from typing import Final, Protocol
 
 import structlog
 
-from rebalancer.account.happened import CapacityEnded, Granted, GuardFailed, MoveEnded, Occurrence, RequestAnswered
+from rebalancer.account.happened import (
+    CapacityEnded,
+    Granted,
+    GuardFailed,
+    MoveEnded,
+    Occurrence,
+    RequestAnswered,
+    SurgeEnded,
+)
 from rebalancer.adapters.kubernetes.cluster import KubernetesCluster
 from rebalancer.adapters.kubernetes.configmaps import STATUS
 from rebalancer.adapters.kubernetes.transport import Transport
@@ -27,6 +35,7 @@ from rebalancer.controller.counters import (
     GUARD_ERRORS,
     MOVES,
     PREVENTION_PATCHES,
+    SURGES,
     WORKLOAD_EVICTIONS,
     Phase,
     outcome_of,
@@ -221,6 +230,8 @@ class Telemetry:
                 case CapacityEnded(change):
                     if change.result is not None:
                         self._metrics.counter(CAPACITY_REQUESTS).labels(change.result).inc()
+                case SurgeEnded(_, ending):
+                    self._metrics.counter(SURGES).labels(ending).inc()
                 case GuardFailed(answer):
                     self._metrics.counter(GUARD_ERRORS).labels(answer.name).inc()
                 case _:

@@ -1,7 +1,7 @@
 """Kubernetes events, for people who run `kubectl describe`: those of what has happened in a step, and no others.
 
-An event regards the object at which its readers look for it. Constraints, anti-affinity and capacity for a repair: the
-workload.
+An event regards the object at which its readers look for it. Constraints, anti-affinity, capacity for a repair and
+surges: the workload.
 Moves: the pod, and its workload. Limits: the owners, and pods of the fullest domain. Deadlocks: the pending pod, and
 its workload. Approvals: the ConfigMap of approvals. Domains that lose nodes, guards, and whether prevention can go on:
 the policy's ConfigMap. Team policies: the ConfigMap in the team's namespace, with what its team sees of the policy in
@@ -10,6 +10,8 @@ force.
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
+
+from msgspec import structs
 
 from rebalancer.account.ended import Dropped, Gone
 from rebalancer.account.happened import (
@@ -49,6 +51,8 @@ from rebalancer.account.happened import (
     RightsGranted,
     RightsMissing,
     Subject,
+    SurgeBegan,
+    SurgeEnded,
     TeamPolicyChanged,
     TeamPolicyRefused,
     ViolationBegan,
@@ -69,6 +73,7 @@ from rebalancer.assessment.deadlocks import Deadlock
 from rebalancer.capacity.requests import RequestChange, Result
 from rebalancer.documents.phrases import conflict_text, domains_text
 from rebalancer.documents.resilience_status import describe_worst
+from rebalancer.documents.surges import describe_begin, describe_end
 from rebalancer.documents.waits import likely_domains
 from rebalancer.model.approvals import Proposal, StandingApproval
 from rebalancer.model.events import NOTE_LIMIT, Event, EventReason, Regarding
@@ -78,6 +83,7 @@ from rebalancer.model.words import name_list, plural
 from rebalancer.planning.plan import Plan
 from rebalancer.policy import NO_TEAM_POLICY, TeamReading
 from rebalancer.policy.team_maps import POLICY_MAP
+from rebalancer.surge.record import Ending
 
 _LIMIT_REASONS: Final[Mapping[State, EventReason]] = {
     State.SATISFIED: EventReason.SHARE_LIMIT_RECOVERED,
@@ -93,6 +99,9 @@ _MOVE_ENDS: Final[Mapping[MoveState, tuple[EventReason, str]]] = {
 }
 """Reason and note of the events about the end of a move; an end without a verdict has none."""
 
+
+_FAILED: Final = frozenset({Ending.MISPREDICTED, Ending.TIMED_OUT})
+"""The endings of a surge that somebody should look at."""
 
 _MOST_DROPPED: Final = 10
 """Workloads of a limit that is not required any more on which that is reported."""
@@ -178,6 +187,11 @@ def events_of(occurrence: Occurrence, objects: EventObjects) -> Sequence[Event]:
         case ResilienceChanged(loss):
             reason = EventReason.RESILIENCE_REGAINED if loss.holds else EventReason.RESILIENCE_LOST
             return [_workload_event(reason, describe_worst(loss), loss.workload)]
+        case SurgeBegan(surge):
+            return [_workload_event(EventReason.SURGE_BEGAN, describe_begin(surge), surge.workload, surge.uid)]
+        case SurgeEnded(surge, ending):
+            event = _workload_event(EventReason.SURGE_ENDED, describe_end(surge, ending), surge.workload, surge.uid)
+            return [structs.replace(event, is_failure=ending in _FAILED)]
         case GuardChanged(answer):
             return _guard_events(answer, objects.policy)
         case RightsMissing(namespaces):

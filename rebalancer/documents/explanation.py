@@ -48,6 +48,7 @@ from rebalancer.documents.state_reasons import (
     is_constraint_unknown,
     is_limit_unknown,
 )
+from rebalancer.documents.surges import pods_go
 from rebalancer.model.facts import Refusal
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
@@ -559,10 +560,10 @@ def _why_it_stays(
 
 def _instead(pod: Pod, group: ComponentPlan, decided: Sequence[Eviction], plan: Plan, view: View) -> str:
     """Say which pods are evicted instead, why, and whether the repair may still come to others."""
+    names = [one.pod.name for one in decided]
     verb = "is" if len(decided) == 1 else "are"
-    text = (
-        f"the repair does not need this eviction: {name_list(one.pod.name for one in decided)} {verb} evicted instead"
-    )
+    go = pods_go(names) if decided[0].repair.added else f"{name_list(names)} {verb} evicted"
+    text = f"the repair does not need this eviction: {go} instead"
     instead = _find_instead(pod, group, decided, view)
     text += f": {describe_difference(*[one.cost for one in instead])}" if instead is not None else ""
     later = group_numbers(plan)[group.name].later
@@ -598,4 +599,8 @@ def _target_text(eviction: Eviction) -> str:
     targets = ", ".join(
         f"{short_key(target.topology_key)} {name_list(target.values)}" for target in eviction.targets if target.values
     )
-    return f"its replacement is expected in {targets or 'any feasible node'}: {certainty(eviction)}"
+    where, added = targets or "any feasible node", eviction.repair.added
+    if added:
+        verb = "is" if added == 1 else "are"
+        return f"it goes in a scale-down once {plural(added, 'pod')} {verb} added in {where}: {certainty(eviction)}"
+    return f"its replacement is expected in {where}: {certainty(eviction)}"

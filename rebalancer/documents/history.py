@@ -4,12 +4,16 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final, NamedTuple
 
+from msgspec import structs
+
 from rebalancer.documents.document import API_VERSION, CamelCaseStruct, Number, Text, WorkloadName
 from rebalancer.documents.phrases import SEEN_LATER, took_text
+from rebalancer.documents.surges import surge_ended
 from rebalancer.history.trend import Trend
 from rebalancer.model.history import UNKNOWN, Entry, EntryKind
 from rebalancer.model.moves import MoveState
 from rebalancer.model.words import format_duration, plural
+from rebalancer.surge.record import Ending
 
 _BY_PEOPLE: Final = frozenset(
     {
@@ -25,6 +29,7 @@ _NEVER_EVICTED: Final = frozenset({MoveState.REFUSED, MoveState.GONE})
 _LASTING: Final = frozenset(
     {
         EntryKind.MOVED,
+        EntryKind.SURGED,
         EntryKind.SATISFIED,
         EntryKind.NODE_FOUND,
         EntryKind.NO_LONGER_REQUIRED,
@@ -60,7 +65,8 @@ class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
     and `who` is empty unless somebody has withdrawn it. Of a right to evict that is missing or there again, `what` are
     namespaces and `number` counts them. Of a policy that could not be read for a while, and was in force throughout,
     `number` is 1. In mode Approve `approval` is the hash of the plan by whose approval a move was
-    requested.
+    requested. Of a surge `what` are the pods that were to go, `number` counts those that were added first, and
+    `outcome` says how it has ended.
     """
 
     seq: Number
@@ -88,6 +94,11 @@ class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
     manager: str = ""
     number: Number = 0
     approval: str = ""
+
+    @property
+    def went_well(self) -> bool:
+        """Whether the outcome of a move or a surge is what was planned."""
+        return self.outcome in {MoveState.VERIFIED, Ending.DONE}
 
 
 class AsOf(NamedTuple):
@@ -247,6 +258,11 @@ def _moved(entry: Entry) -> str:
     return f"{_subject(entry)}: evicted {pod}; {endings.get(entry.outcome, entry.outcome)}"
 
 
+def _surged(entry: Entry) -> str:
+    subject = _subject(structs.replace(entry, number=1))
+    return f"{subject}: {surge_ended(entry.number, entry.what, entry.outcome)}; it took {_lasted(entry)}"
+
+
 def _violated(entry: Entry) -> str:
     if not entry.token:
         return f"{plural(entry.number, 'more workload')} began to violate a constraint or limit"
@@ -329,6 +345,7 @@ def _sampled(entry: Entry) -> str:
 
 _TEXTS: Final[Mapping[str, Callable[[Entry], str]]] = {
     EntryKind.MOVED: _moved,
+    EntryKind.SURGED: _surged,
     EntryKind.VIOLATED: _violated,
     EntryKind.SATISFIED: _satisfied,
     EntryKind.WITHOUT_NODE: _without_node,

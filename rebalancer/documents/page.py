@@ -57,7 +57,14 @@ _KEPT: Final = 8
 """So many selections of a cycle are kept: each is as large as a page."""
 
 _MARKS: Final = frozenset(
-    {EntryKind.MOVED, EntryKind.PAUSED, EntryKind.RESUMED, EntryKind.ZONE_LOST, EntryKind.ZONE_RETURNED}
+    {
+        EntryKind.MOVED,
+        EntryKind.SURGED,
+        EntryKind.PAUSED,
+        EntryKind.RESUMED,
+        EntryKind.ZONE_LOST,
+        EntryKind.ZONE_RETURNED,
+    }
 )
 """What is marked in the trend, whatever is selected."""
 

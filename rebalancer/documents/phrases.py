@@ -38,6 +38,7 @@ _METHODS: Final[Mapping[str, str]] = {
     Method.FORCED: "a step that is forced by itself",
     Method.LOOKAHEAD: "lookahead on the real nodes",
     Method.PARTIAL: "a partial repair",
+    Method.ADDITION: "adding pods first, whichever feasible nodes the scheduler picks for them",
     Method.PREEMPTION: "a repair by preemption",
 }
 _FLAWS: Final[Mapping[str, str]] = {

@@ -109,7 +109,8 @@ class PreemptedPods(CamelCaseStruct, frozen=True, kw_only=True):
 class PlannedEviction(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
     """An eviction that may go now.
 
-    `preempts`, only of a repair by preemption, are the outcomes of which one will be for its replacement.
+    `preempts`, only of a repair by preemption, are the outcomes of which one will be for its replacement. `added`, in a
+    proposal, are the pods that a surge adds before the pod goes in a scale-down; 0 where it is evicted.
     """
 
     step: Annotated[int, Meta(ge=1)]
@@ -122,6 +123,7 @@ class PlannedEviction(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=
     message: str
     predicted: PredictedPlacement
     preempts: tuple[PreemptedPods, ...] = ()
+    added: Number = 0
 
 
 class WaitingEviction(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
@@ -129,7 +131,9 @@ class WaitingEviction(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=
 
     The wait ends at `until`, or where no time can be known with the event `endsWith`; with neither it does not end by
     itself. `then` is what follows, this wait alone considered. `usual` is how long the last moves of the workload took,
-    of a wait that the end of a move ends; it is absent where that is not known.
+    of a wait that the end of a move ends; it is absent where that is not known. `added` are the pods that a surge adds
+    first: the pod goes in a scale-down once all are Ready, and the domains of `then` may receive them. It is 0 where
+    the pod is evicted.
     """
 
     step: Annotated[int, Meta(ge=1)]
@@ -144,6 +148,7 @@ class WaitingEviction(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=
     ends_with: str
     then: NextMove
     usual: Usual | None = None
+    added: Number = 0
 
 
 class SearchAttempt(CamelCaseStruct, frozen=True, kw_only=True):
@@ -166,12 +171,13 @@ class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
     `evictions` is the number that the whole repair takes, also where it cannot be made now; `now`, `waiting`, `later`
     and `blocked` are its parts, as in the totals. `after` are the counts after the evictions now and waiting. Of more
     than twelve domains only those that hold pods before or after are listed; `emptyDomains` is the number of others.
-    `method` is the method that found the step (certificate, contingent, forced, lookahead, partial, preemption), null
-    where there is no step. `until` and `endsWith` are the end of what `reason` says, as of a waiting eviction;
-    `attempts` are all methods that were tried, in order. `proof` says why no fewer evictions are enough, and why the
-    repair may take more, null where no number of evictions is known. `certainty` says whether the scheduler is forced
-    to place the replacements there, "" where there is no step. `brief` is what stands in the way in a few words.
-    `withoutNode`: no rule is violated, since pods are counted where they are placed: pods of it wait for a node.
+    `method` is the method that found the step (certificate, contingent, forced, lookahead, partial, preemption,
+    addition), null where there is no step. `until` and `endsWith` are the end of what `reason` says, as of a waiting
+    eviction; `attempts` are all methods that were tried, in order. `proof` says why no fewer evictions are enough, and
+    why the repair may take more, null where no number of evictions is known. `certainty` says whether the scheduler is
+    forced to place the replacements there, "" where there is no step. `brief` is what stands in the way in a few
+    words. `withoutNode`: no rule is violated, since pods are counted where they are placed: pods of it wait for a
+    node.
     """
 
     namespace: Text
@@ -367,6 +373,7 @@ def planned_eviction(eviction: Eviction) -> PlannedEviction:
         preempts=tuple(
             PreemptedPods(node=outcome.node, pods=tuple(map(str, outcome.pods))) for outcome in eviction.repair.preempts
         ),
+        added=eviction.repair.added,
     )
 
 
@@ -406,6 +413,7 @@ def waiting_evictions(plan: Plan, fates: Fates, moves: Sequence[Move] = ()) -> I
                 ends_with=ends_with,
                 then=next_move(pod, domains),
                 usual=usual(waiting.eviction.workload) if refusal.end.of_move else None,
+                added=repair.added,
             )
 
 

@@ -21,7 +21,7 @@ class SimulationStep(CamelCaseStruct, frozen=True, kw_only=True):
     """What followed from one change; `change` is "" where nothing was changed.
 
     `lowerBound` is how many evictions were proved to be needed when the first of them was sent, `withoutNode` how many
-    pods had no node at the end of the step.
+    pods had no node at the end of the step. `surged` pods went in scale-downs, after as many were added.
     """
 
     change: str
@@ -29,6 +29,7 @@ class SimulationStep(CamelCaseStruct, frozen=True, kw_only=True):
     evictions: Number
     lower_bound: Number
     without_node: Number
+    surged: Number = 0
 
 
 class LeastHeadroom(CamelCaseStruct, frozen=True, kw_only=True):
@@ -70,9 +71,9 @@ class WorstMoments(CamelCaseStruct, frozen=True, kw_only=True):
 class SimulationDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """A simulation. `generatedAt` is the snapshot's time, null where it has none.
 
-    `seconds` is when something moved last, in simulated time, `settled` whether nothing moves any more; `evictions` and
-    `lowerBound` are the sums of the steps. `resilience` is what a lost zone leaves, at the start and at the end, of the
-    workloads that were repaired.
+    `seconds` is when something moved last, in simulated time, `settled` whether nothing moves any more; `evictions`,
+    `surged` and `lowerBound` are the sums of the steps. `resilience` is what a lost zone leaves, at the start
+    and at the end, of the workloads that were repaired.
     """
 
     api_version: str = API_VERSION
@@ -84,6 +85,7 @@ class SimulationDocument(CamelCaseStruct, frozen=True, kw_only=True):
     cycles: Number
     evictions: Number
     lower_bound: Number
+    surged: Number = 0
     steps: tuple[SimulationStep, ...]
     worst: WorstMoments
     events: tuple[SimulatedEvent, ...]

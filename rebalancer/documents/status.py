@@ -29,6 +29,7 @@ from rebalancer.documents.losses import LossStatus
 from rebalancer.documents.map import MapDocument
 from rebalancer.documents.overview import Figures
 from rebalancer.documents.resilience_status import ResilienceStatus
+from rebalancer.documents.surges import SurgeRefusal, SurgeStatus
 from rebalancer.documents.waits import (
     HoldStatus,
     LikelyDomains,
@@ -211,9 +212,10 @@ class SlowStartStatus(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class ProposedEviction(NextMove, frozen=True, kw_only=True):
-    """An eviction of a proposed plan, and what it repairs."""
+    """An eviction of a proposed plan, and what it repairs; `added` as in the plan."""
 
     reason: Text
+    added: Number = 0
 
 
 class CoveredStatus(CamelCaseStruct, frozen=True, kw_only=True):
@@ -310,7 +312,9 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     controller's account may not list, `missing_rights` the namespaces in which it may not evict what is to be evicted,
     none in mode Observe. `approval` is the plan that waits for approval, `standing` the approval of a whole plan that
     is carried out, and `approval_problem` says why the one that is written approves nothing. `resilience` is what a
-    lost domain leaves, null where the policy names no key. `map` has the first six
+    lost domain leaves, null where the policy names no key. `surges` are under way, `surges_refused` are the first
+    twenty workloads to which no pods are added although the plan has it, and `surges_stopped` says why nothing of
+    surges is written now, "" if nothing stands in the way. `map` has the first six
     violated workloads, null where there is none and where it does not fit into the ConfigMap; `left_out` counts the
     rows that lists lose then.
     """
@@ -344,6 +348,9 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     refused_evictions: tuple[RefusedEviction, ...] = ()
     policy: PolicyStatus
     prevention: PreventionStatus
+    surges: tuple[SurgeStatus, ...] = ()
+    surges_refused: tuple[SurgeRefusal, ...] = ()
+    surges_stopped: str = ""
     resilience: ResilienceStatus | None = None
     forbidden_kinds: tuple[str, ...] = ()
     missing_rights: tuple[Text, ...] = ()
@@ -351,7 +358,7 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
     map: MapDocument | None = None
 
 
-_LISTS: Final = ("in_flight", "last_moves", "waits", "holds", "refused_evictions")
+_LISTS: Final = ("in_flight", "last_moves", "waits", "holds", "refused_evictions", "surges")
 """The lists of which a status that would be too large loses rows."""
 
 
@@ -485,6 +492,7 @@ def approval_status(plan: Plan, proposal: Proposal | None, policy: Policy) -> Ap
                 pod=eviction.pod.name,
                 node=eviction.pod.node or "",
                 reason=eviction.cause,
+                added=eviction.repair.added,
                 domains=likely_domains(eviction.targets),
             )
             for eviction in left[:_MOST_PROPOSED]

@@ -1,7 +1,7 @@
 """The annotation by which a ReplicaSet chooses the pods that it deletes, and which values are the rebalancer's own.
 
 A value of its own is a field of the pod and not among its annotations, so that nothing else than the prevention of
-skew can depend on it: plans are the same with and without.
+skew, and a surge under way, can depend on it: plans are the same with and without.
 
 Source: `pkg/controller/controller_utils.go` (ActivePodsWithRanks), `pkg/apis/core/v1/helper`
 (GetDeletionCostFromPodAnnotations).
@@ -22,6 +22,9 @@ OWN_DELETION_COST: Final = "rebalancer.dev/deletion-cost"
 HIGHEST_OWN_COST: Final = 1_000_000
 """The rebalancer writes 1 to this; larger values would steer Karpenter, which adds value / 2**27 to its own cost."""
 
+SURGE_COST: Final = -1
+"""What the rebalancer writes on the pods that go at the end of a surge: below every other cost of its own, and none."""
+
 _INTEGER: Final = re.compile(r"(?:0|-?[1-9][0-9]{0,9})\Z")
 _LEAST, _MOST = -(2**31), 2**31 - 1
 
@@ -38,7 +41,7 @@ def read_own_cost(annotations: Mapping[str, str]) -> int:
     if text is None or text != annotations.get(DELETION_COST):
         return 0
     cost = _parse(text)
-    return cost if 1 <= cost <= HIGHEST_OWN_COST else 0
+    return cost if cost == SURGE_COST or 1 <= cost <= HIGHEST_OWN_COST else 0
 
 
 def deletion_cost(pod: Pod) -> int:

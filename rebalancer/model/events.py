@@ -47,6 +47,8 @@ class EventReason(StrEnum):
     PREVENTION_RESUMED = "PreventionResumed"
     RESILIENCE_LOST = "ResilienceLost"
     RESILIENCE_REGAINED = "ResilienceRegained"
+    SURGE_BEGAN = "SurgeBegan"
+    SURGE_ENDED = "SurgeEnded"
 
 
 _ACTIONS = {
@@ -86,6 +88,8 @@ _ACTIONS = {
     EventReason.PREVENTION_RESUMED: "Prevent",
     EventReason.RESILIENCE_LOST: "Assess",
     EventReason.RESILIENCE_REGAINED: "Assess",
+    EventReason.SURGE_BEGAN: "Surge",
+    EventReason.SURGE_ENDED: "Surge",
 }
 _WARNINGS = frozenset(
     {
@@ -125,11 +129,12 @@ class Regarding(Struct, frozen=True, kw_only=True):
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """One event. `action` and `type` follow from the reason."""
+    """One event. `action` follows from the reason, and so does `type`, unless it is of a failure."""
 
     reason: EventReason
     note: str
     regarding: Regarding
+    is_failure: bool = False
 
     @property
     def action(self) -> str:
@@ -139,4 +144,4 @@ class Event(Struct, frozen=True, kw_only=True):
     @property
     def type(self) -> str:
         """Normal or Warning."""
-        return "Warning" if self.reason in _WARNINGS else "Normal"
+        return "Warning" if self.is_failure or self.reason in _WARNINGS else "Normal"

@@ -23,6 +23,8 @@ class EntryKind(StrEnum):
 
     MOVED = "Moved"
     """An eviction has ended, by whatever outcome."""
+    SURGED = "Surged"
+    """A surge has ended, by whatever outcome."""
     VIOLATED = "Violated"
     """A constraint or a limit began to be violated."""
     SATISFIED = "Satisfied"
@@ -117,7 +119,10 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     token: str = field(default="", name="g")
     """Of what is violated (`model.moves.make_token`): the same at its begin and its end."""
     what: str = field(default="", name="m")
-    """What is violated, why it is not required, the name of a zone, a policy's or plan's hash, or what is wrong."""
+    """What is violated, why it is not required, the name of a zone, a policy's or plan's hash, or what is wrong.
+
+    Of a surge the pods that were to go.
+    """
     cause: str = field(default="", name="y")
     """What caused a violation, why a pod was moved, or why an approval has ended."""
     pod: str = field(default="", name="p")
@@ -129,9 +134,9 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     replacement_node: str = field(default="", name="o")
     """The node of the replacement, "" where that is not known."""
     outcome: str = field(default="", name="e")
-    """The state in which a move has ended."""
+    """The state in which a move has ended, or how a surge has."""
     since: int = field(default=0, name="b")
-    """When what has ended began: a move was requested, a violation observed; 0 if that is not known."""
+    """When what has ended began: a move was requested, a surge begun, a violation observed; 0 if that is not known."""
     ready: int = field(default=0, name="i")
     """Of a move: when its replacement became Ready, 0 where only a snapshot says that it is."""
     late: bool = field(default=False, name="z")
@@ -145,7 +150,7 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """How many workloads a violation concerns or are violated in a sample, entries were dropped, nodes a zone had.
 
     Of the approval of a whole plan: how many evictions it allows, or at its end, allowed still. Of a right: how many
-    namespaces it is about.
+    namespaces it is about. Of a surge: how many pods it adds.
     """
     above: int = field(default=0, name="h")
     """Of a sample: how many pods are above the bounds of their domains. Of a lost zone: how many pods it held."""

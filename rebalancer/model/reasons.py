@@ -198,6 +198,15 @@ class Reason(StrEnum):
         "Every node of a domain is cordoned; the repair waits for its return.",
         "Uncordon the nodes of the domain when its maintenance is finished.",
     )
+    SURGING = (
+        "Surging",
+        "Pods are added to the workload first (`repair.method`); the pod goes in a scale-down once these are Ready.",
+    )
+    SURGE_REFUSED = (
+        "SurgeRefused",
+        "`repair.method` adds pods first there, and none can be added to the workload; the message says why.",
+        "Mend what the message names, or leave the namespace out of repair.namespaces: its pods are evicted then.",
+    )
     # assessment
     PLACEMENT_DEADLOCK = (
         "PlacementDeadlock",

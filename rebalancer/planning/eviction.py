@@ -117,6 +117,7 @@ class Repair(Struct, frozen=True, kw_only=True):
     that a repair may take; it did if more than `goal` evictions are left after it. `lasting`: how long the violation
     must have lasted before a pod is evicted. `violated` are the requirements that it repairs, `apart` the terms of
     podAntiAffinity. `preempts` are the outcomes of a repair by preemption, one of which will be; () of every other.
+    `added` pods are Ready before any pod of the step goes, and then all go in a scale-down; 0: they are evicted.
     """
 
     step: int
@@ -131,6 +132,7 @@ class Repair(Struct, frozen=True, kw_only=True):
     violated: tuple[ViolatedRequirement, ...] = ()
     apart: tuple[ViolatedTerm, ...] = ()
     preempts: tuple[Preempted, ...] = ()
+    added: int = 0
 
     @property
     def targets(self) -> tuple[Target, ...]:

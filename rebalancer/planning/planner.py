@@ -16,6 +16,7 @@ from rebalancer.model.affinity import TermKind
 from rebalancer.model.facts import Refusal, find_last
 from rebalancer.model.moves import MAX_FAILED_PREDICTIONS, PlanningMemory, Reference
 from rebalancer.model.reasons import Cause, Reason, State
+from rebalancer.planning.adding_first import AdditionPlanner
 from rebalancer.planning.anti_affinity.unplanned import NobodyRecreates, NotModelledApart, TermNotActedOn
 from rebalancer.planning.by_preemption import PreemptionPlanner
 from rebalancer.planning.case import ComponentContext, Decision
@@ -146,6 +147,7 @@ class _Planner:
         self._moving = {move.group for move in memory.in_flight}
         self._now: datetime = view.snapshot.taken_at
         self._ledger = BudgetLedger(view, policy, memory, assessment.pod_groups)
+        self._adding = AdditionPlanner(view, policy, self._ledger)
         self._capacities = CapacityIndex(view)
         limits, allows = cache.limits, policy.eligibility.preemption is Permission.ALLOW
         if allows:
@@ -360,7 +362,7 @@ class _Planner:
         def decide_for(problem: Problem) -> Decision:
             return decide(problem, self._view, context, self._ledger, self._limits)
 
-        return decide_within_budgets(problem, decide_for, self._ledger)
+        return self._adding.revise(problem, decide_within_budgets(problem, decide_for, self._ledger))
 
     def _conclude(self, problem: Problem, decision: Decision) -> None:
         for pod, member, refusal in problem.pods.refused:
@@ -391,7 +393,9 @@ class _Planner:
         outlook = Outlook(problem.outlook(step))
         obstacles = self._find_obstacles(problem, step, held)
         granted, first = 0, next(obstacles, None)
-        if first is None:
+        if first is None and step.added:
+            granted, blocked = len(victims), None  # no pod is missing in between
+        elif first is None:
             granted, blocked = self._ledger.grant(victims, step.needed, step.concurrent)
         else:
             blocked = find_last(first, self._find_following(obstacles, step), self._now)
@@ -415,6 +419,8 @@ class _Planner:
     def _find_following(self, obstacles: Iterator[Refusal], step: Step) -> Iterator[Refusal]:
         """Yield what else a step waits for that has an obstacle: the others, and the budgets, which are not spent."""
         yield from obstacles
+        if step.added:
+            return
         refused = self._ledger.refuse(step.victims, step.needed, step.concurrent)
         if refused is not None:
             yield refused
@@ -462,6 +468,7 @@ class _Planner:
             violated=tuple(_violated(problem.requirements, step)),
             apart=tuple(_find_apart(component.apart, step, self._view)),
             preempts=step.preempts,
+            added=step.added,
         )
 
     def _lasting(self, component: Component, cause: Cause) -> timedelta:

@@ -24,6 +24,7 @@ from rebalancer.policy.names import NamespaceFilter, Owner
 from rebalancer.policy.notes import policy_notes
 from rebalancer.policy.prevention import Prevention, ScaleDownPrevention
 from rebalancer.policy.problems import PolicyError, PolicyProblem
+from rebalancer.policy.repair import RepairBy, RepairMethod
 from rebalancer.policy.resilience import Required, Resilience
 from rebalancer.policy.schema import json_schema, team_json_schema
 from rebalancer.policy.sections import (
@@ -77,6 +78,8 @@ __all__ = [
     "PolicyProblem",
     "Prevention",
     "Prometheus",
+    "RepairBy",
+    "RepairMethod",
     "Required",
     "Resilience",
     "ScaleDownPrevention",

@@ -18,6 +18,7 @@ from rebalancer.policy.durations import DAY, PositiveDuration, at_most
 from rebalancer.policy.groups import PolicyGroup, make_default_groups
 from rebalancer.policy.guards import Guards
 from rebalancer.policy.prevention import Prevention
+from rebalancer.policy.repair import RepairBy
 from rebalancer.policy.resilience import Resilience
 from rebalancer.policy.sections import AntiAffinity, Budgets, Eligibility, Nodes, Scheduler, Spread
 from rebalancer.policy.teams import NO_TEAM_RULES, TeamPolicies, TeamRules
@@ -53,6 +54,8 @@ class Policy(Section):
     """Which pods may be evicted."""
     budgets: Budgets = Budgets()
     """How many pods may be unavailable, and how many evictions sent, at a time."""
+    repair: RepairBy = RepairBy()
+    """Whether pods are added before others go."""
     nodes: Nodes = Nodes()
     """Requirements on the nodes that receive the replacements."""
     topology: Topology = Topology()

@@ -141,6 +141,8 @@ def _describe_remedy(risk: ScaleDownRisk, policy: Policy) -> str:
             return "Remove the pod-deletion-cost that somebody else has set on its pods, so that they can be ordered"
         case Unsteered.OVERWRITTEN:
             return "Somebody has changed a deletion cost of the rebalancer's; remove both annotations from the pods"
+        case Unsteered.SURGING:
+            return "Their order is kept again when the surge has ended"
         case Unsteered.BLOCKED:
             return "No single change of the order is free of harm; the next pods that start may allow one"
         case _:

@@ -14,7 +14,7 @@ from typing import Final, Self
 from msgspec import Struct
 
 from rebalancer.assessment.assess import Assessment
-from rebalancer.model.deletion_costs import is_foreign, is_overwritten
+from rebalancer.model.deletion_costs import SURGE_COST, is_foreign, is_overwritten
 from rebalancer.model.moves import Memory
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
@@ -68,6 +68,7 @@ class Unsteered(StrEnum):
 
     FOREIGN = "Foreign", "Its order is not kept: somebody else has set a pod-deletion-cost on one of its pods."
     OVERWRITTEN = "Overwritten", "Its order is not kept: somebody has changed a deletion cost of the rebalancer's."
+    SURGING = "Surging", "Its order waits for the end of a surge: one of its pods is marked to go."
     UNSETTLED = "Unsettled", "Its order waits for pods that are not Ready."
     BLOCKED = "Blocked", "Its order is not kept: every change of it would do harm before the next one."
     DELETED = "Deleted", "It is being deleted."
@@ -155,9 +156,12 @@ def evaluate_group(group: PodGroup, policy: Policy, now: datetime, carried: Carr
 
 
 def _rank(pod: Pod, written: Mapping[str, Written]) -> int:
-    """Return a pod's own cost; a group in which somebody else has set one is not steered, so it does not matter."""
+    """Return a pod's own cost, 0 for the mark of a surge.
+
+    A group with such a mark, or in which somebody else has set a cost, is not steered, so it does not matter.
+    """
     late = _find_late(pod, written)
-    return (late.cost or 0) if late is not None else pod.own_deletion_cost
+    return (late.cost or 0) if late is not None else max(0, pod.own_deletion_cost)
 
 
 def _find_late(pod: Pod, written: Mapping[str, Written]) -> Written | None:
@@ -185,6 +189,8 @@ def _refuse(group: PodGroup, steering: Steering, since: datetime | None, now: da
     top = group.member.top
     if group.owner.deleted is not None or (top is not None and top.deleted is not None):
         return Unsteered.DELETED
+    if any(map(_is_surging, group.member.pods)):
+        return Unsteered.SURGING
     foreign = [pod for pod in group.member.pods if pod.annotations and is_foreign(pod)]
     if foreign:
         return Unsteered.OVERWRITTEN if any(map(is_overwritten, foreign)) else Unsteered.FOREIGN
@@ -193,13 +199,17 @@ def _refuse(group: PodGroup, steering: Steering, since: datetime | None, now: da
     return Unsteered.BLOCKED if steering.blocked else None
 
 
+def _is_surging(pod: Pod) -> bool:
+    return pod.own_deletion_cost == SURGE_COST
+
+
 def find_removals(
     snapshot: Snapshot, policy: Policy, steered: frozenset[str], written: Mapping[str, Written]
 ) -> tuple[tuple[PodPatch, ...], ...]:
     """Return the patches that remove what is our own and no longer wanted, by controller, lowest costs first.
 
     `steered` are the UIDs of the controllers that have an order. Where a workload is too small to have one for now, its
-    costs stay. Without anything of our own it is a look at one number of every pod.
+    costs stay, and so they do during a surge. Without anything of our own it is a look at one number of every pod.
     """
     by_owner: dict[str, list[Pod]] = {}
     for pod in snapshot.covered_pods:
@@ -210,7 +220,7 @@ def find_removals(
     return tuple(
         tuple([_patch(pods[number], None, written) for number in removals([pod.own_deletion_cost for pod in pods])])
         for uid, pods in by_owner.items()
-        if not _is_wanted(uid, snapshot, policy, steered)
+        if not any(map(_is_surging, pods)) and not _is_wanted(uid, snapshot, policy, steered)
     )
 
 

@@ -226,6 +226,10 @@ def approval_sentences(approval: ApprovalStatus, now: datetime) -> Iterator[str]
         yield f"{approval.command} shows it and asks. Who may: {approval.who}."
         steps = "with its later steps, with --step without them" if approval.repairs else "without later steps"
         yield f"Once approved, it is carried out within all budgets, {steps}; what else waits needs its own approval."
+    added = sum(bool(one.added) for one in approval.evictions)
+    if added:
+        which = f"{added} of these pods {'is' if added == 1 else 'are'} not evicted"
+        yield f"{which}: as many are added first, and once all are Ready, the workload is scaled down."
     more = approval.left - len(approval.evictions)
     if more > 0:
         yield f"And {plural(more, 'more eviction')}; rebalancer approve --dry-run lists all."

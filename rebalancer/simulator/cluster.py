@@ -28,6 +28,9 @@ from rebalancer.ports import (
     ReadFailedError,
     ReplicaCount,
     SaveAnswer,
+    ScaleAnswer,
+    ScaleReading,
+    ScaleResult,
     count_pods,
 )
 from rebalancer.prevention.plan import PodPatch
@@ -120,6 +123,8 @@ class SimulatedCluster:
         """The kill switch, for an operator to set."""
         self.restricted = True
         """Whether the admission policy that restricts patches of pods is installed."""
+        self.surges = ""
+        """The stored records of surges."""
         self.patches: list[PodPatch] = []
         """The patches that were carried out, the oldest first."""
 
@@ -209,6 +214,31 @@ class SimulatedCluster:
         """Return whether a move's pod exists at the present time and is not terminating."""
         pod = self.state.store.pods.get(move.uid)
         return pod is not None and not pod.terminating
+
+    # Surges
+
+    def read_scale(self, workload: Reference) -> ScaleReading | None:
+        """Read the replicas of a workload at the present time."""
+        for item in self.state.store.workloads:
+            if reference_of(item) == workload and item.owner is None:
+                return ScaleReading(uid=item.uid, replicas=item.replicas, resource_version=item.resource_version)
+        return None
+
+    def set_replicas(self, workload: Reference, read: ScaleReading, replicas: int) -> ScaleAnswer:
+        """Scale a workload that is as it was read."""
+        if self.read_scale(workload) != read:
+            return ScaleAnswer(ScaleResult.CONFLICT, message="the workload has been changed since it was read")
+        self.scale(workload.namespace, workload.kind, workload.name, replicas)
+        return ScaleAnswer(ScaleResult.SCALED)
+
+    def load_surges(self) -> str:
+        """Return the stored records."""
+        return self.surges
+
+    def save_surges(self, text: str) -> str:
+        """Replace the stored records."""
+        self.surges = text
+        return ""
 
     # Placeholders
 

@@ -7,6 +7,7 @@ from rebalancer.admission.guards import GuardAnswer, Verdict
 from rebalancer.controller.prevention import PreventionWorker
 from rebalancer.controller.runner import Identity, Runner
 from rebalancer.controller.state import Clocks, InForce, Leading, LoopState, PauseRead
+from rebalancer.controller.surge import SurgeWorker
 from rebalancer.policy import Guards, Policy
 from rebalancer.ports import EvictionResult, Monitoring
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
@@ -70,6 +71,13 @@ class SimulatedController:
             tell=self._runner.tell,
             burst=policy.interval.total_seconds(),  # a cycle's patches are sent at once here
         )
+        self._surges = SurgeWorker(
+            cluster=cluster,
+            clocks=clocks,
+            get_state=lambda: self._runner.state,
+            may_act=lambda _: True,
+            tell=self._runner.tell,
+        )
         self._runner.tell(Leading(leads=True))
 
     @property
@@ -86,6 +94,12 @@ class SimulatedController:
         self._runner.tick()
         self._prevention.cycle_ended()
         self._prevention.work()
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Do what is next for surges, as the controller does every second."""
+        self._surges.work()
+        self._runner.drain()
 
     def observe(self, before: object, after: object) -> None:
         """Take a change in the cluster, which may call for an early cycle."""

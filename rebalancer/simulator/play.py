@@ -5,7 +5,7 @@ policy. Only what could keep it from acting at all is left out: the mode is Evic
 """
 
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
@@ -13,6 +13,8 @@ from typing import Final, NamedTuple
 from rebalancer.account.numbers import plan_numbers
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.state import LoopState
+from rebalancer.controller.surge import EVERY
+from rebalancer.model.events import EventReason
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
@@ -23,9 +25,16 @@ from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.simulator import SimulatedCluster, TraceKind
 from rebalancer.simulator.changes import Change
 from rebalancer.simulator.controller import SimulatedController
+from rebalancer.surge.record import Ending
+from rebalancer.surge.report import NO_SURGES
 
 _UNTOLD: Final = frozenset({TraceKind.EVENT, TraceKind.BUDGET_CHANGED})
 """Not among the events: our own Kubernetes events, and numbers that follow from the others."""
+
+_SURGES: Final = frozenset({EventReason.SURGE_BEGAN, EventReason.SURGE_ENDED})
+"""Our own events that are: what a surge is for no other says."""
+
+_LOOK: Final = timedelta(seconds=EVERY)
 
 LASTING: Final = timedelta(seconds=60)
 """Nothing moves any more once all is well and nothing has happened for so long: pods of lost nodes are gone."""
@@ -71,7 +80,8 @@ class PlayedStep:
     """What followed from one change, or from none.
 
     `lower_bound` is how many evictions were proved to be needed when the first of them was sent, and 0 if the next
-    change came before all was done. `waiting` is how many pods had no node at its end.
+    change came before all was done. `waiting` is how many pods had no node at its end. `surged` pods went in
+    scale-downs, after as many were added.
     """
 
     change: str
@@ -79,6 +89,7 @@ class PlayedStep:
     evictions: int
     lower_bound: int
     waiting: int
+    surged: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,6 +118,11 @@ class Outcome:
     def evictions(self) -> int:
         """How many evictions were granted."""
         return sum(step.evictions for step in self.steps)
+
+    @property
+    def surged(self) -> int:
+        """How many pods went in scale-downs, after as many were added."""
+        return sum(step.surged for step in self.steps)
 
     @property
     def lower_bound(self) -> int:
@@ -154,7 +170,9 @@ class Play:
         self.start = first.taken_at
         self.cycles = 0
         self.repair_began: datetime | None = None
-        """When the first eviction was granted."""
+        """When the first eviction was granted, or the first surge began."""
+        self.surged = 0
+        """How many pods went in scale-downs, after as many were added."""
         self.over = False
         """Whether the last change has been made, and its step has ended."""
         self._lasting = lasting
@@ -168,7 +186,8 @@ class Play:
         self.change: Change | None = None
         """What the present step began with, None: with nothing."""
         self._began = self.start
-        self._evicted_before = 0
+        self._evicted_before = self._surged_before = 0
+        self._surges = NO_SURGES
         self._lower_bound: int | None = None
         self.cluster.listen(self._observe)
 
@@ -180,6 +199,11 @@ class Play:
     def evicted(self) -> int:
         """How many evictions were granted."""
         return self._controller.evicted
+
+    @property
+    def moved(self) -> int:
+        """How many pods went, by evictions and in surges."""
+        return self.evicted + self.surged
 
     def run(self) -> Outcome:
         """Play it to its end."""
@@ -204,10 +228,41 @@ class Play:
                 self._end_step()
                 yield
             else:
-                moments = (self._next_cycle, self.cluster.next_due, self._ends())
+                moments = (self._next_cycle, self.cluster.next_due, self._ends(), self._next_look())
                 following = min(moment for moment in moments if moment is not None)
                 self.cluster.advance((following - self.cluster.now).total_seconds())
+                self._look()
                 yield
+
+    def _next_look(self) -> datetime | None:
+        """Return when the controller looks at its surges next, None while none is under way."""
+        return self.cluster.now + _LOOK if self._surges.under_way else None
+
+    def _look(self) -> None:
+        if self._surges.under_way:
+            self._controller.go_on()
+            self._note_surges()
+
+    def _note_surges(self) -> None:
+        """Take what the controller says of its surges, each report once."""
+        report = self.state.reported.surges
+        if report is self._surges:
+            return
+        self._surges = report
+        self._observations.surging = {one.surge.uid: one.surge.count for one in report.under_way}
+        for surge in report.begun:
+            self._observations.repaired.add(surge.workload)
+            self._note_repair()
+        self.surged += sum(len(surge.victims) for surge, ending in report.ended if ending is Ending.DONE)
+
+    def _note_repair(self) -> None:
+        """Note that a repair has begun, by an eviction or a surge."""
+        cycle = self.state.cycle
+        assert cycle is not None
+        if self._lower_bound is None:
+            self._lower_bound = plan_numbers(cycle.plan).lower_bound
+        if self.repair_began is None:
+            self.repair_began = self.cluster.now
 
     def outcome(self) -> Outcome:
         """Return what has happened, once it is over."""
@@ -231,8 +286,11 @@ class Play:
 
     def _list_events(self) -> Iterator[PlayedEvent]:
         for entry in self.cluster.trace:
+            reason, _, note = entry.detail.partition(": ")
             if entry.kind not in _UNTOLD:
                 yield PlayedEvent(entry.at - self.start, entry.kind, entry.object, entry.detail)
+            elif reason in _SURGES:
+                yield PlayedEvent(entry.at - self.start, reason, entry.object, note)
 
     def _observe(self, before: object, after: object) -> None:
         self._controller.observe(before, after)
@@ -254,7 +312,8 @@ class Play:
 
     def _begin_step(self) -> None:
         self.change = self.left.popleft()
-        self._began, self._evicted_before, self._lower_bound = self.cluster.now, self.evicted, None
+        self._began, self._lower_bound = self.cluster.now, None
+        self._evicted_before, self._surged_before = self.evicted, self.surged
         try:
             self.change.apply(self.cluster)
         except ValueError as error:
@@ -269,6 +328,7 @@ class Play:
                 evictions=self.evicted - self._evicted_before,
                 lower_bound=self._lower_bound if self._lower_bound is not None and self._settled else 0,
                 waiting=self._observations.waiting,
+                surged=self.surged - self._surged_before,
             )
         )
         if self.left:
@@ -284,10 +344,9 @@ class Play:
         cycle = self.state.cycle
         assert cycle is not None
         self._observations.take_cycle(cycle, self.cluster.now)
-        if self._lower_bound is None and self.evicted > self._evicted_before:
-            self._lower_bound = plan_numbers(cycle.plan).lower_bound
-        if self.repair_began is None and self.evicted:
-            self.repair_began = self.cluster.now
+        if self.evicted > self._evicted_before:
+            self._note_repair()
+        self._note_surges()
 
     def _ends(self) -> datetime | None:
         """Return when the present step ends whatever happens; None: once nothing moves any more."""
@@ -309,7 +368,7 @@ class Play:
         cycle = self.state.cycle
         changed_at = max(self._observations.changed_at, self._began)
         quiet = now - changed_at
-        if cycle is None or quiet < self._lasting or self.state.memory.in_flight:
+        if cycle is None or quiet < self._lasting or self.state.memory.in_flight or self._surges.under_way:
             return False
         is_done = not cycle.plan.components and cycle.context.now > changed_at
         self._settled = is_done or quiet >= max(_PATIENCE, 2 * self._waiting_time())
@@ -333,6 +392,8 @@ class _Observations:
         self.headrooms: dict[object, LowestHeadroom] = {}
         self.fewest: dict[str, LowestReadiness] = {}
         self.repaired = set[Reference]()
+        self.surging: Mapping[str, int] = {}
+        """The workloads to which a surge adds pods, by UID, and how many they have without these."""
         self._top: dict[str, Workload] = {}
         self._ready: dict[str, int] = {}
         self._wanted: dict[str, int] = {}
@@ -383,6 +444,7 @@ class _Observations:
 
     def _compare(self, top: Workload, now: datetime) -> None:
         wanted, ready = self._wanted[top.uid], self._ready.get(top.uid, 0)
+        wanted = min(wanted, self.surging.get(top.uid, wanted))
         known = self.fewest.get(top.uid)
         if ready < wanted and (known is None or wanted - ready > known.wanted - known.ready):
             self.fewest[top.uid] = LowestReadiness(reference_of(top), wanted, ready, now - self._start)

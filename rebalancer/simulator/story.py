@@ -52,7 +52,9 @@ class Story:
         self._left = len(play.left)
         self._repaired = False
         """Whether everything has happened, every constraint is satisfied and no move is in flight."""
-        self._cycles = self._evicted = self._shown_entries = 0
+        self._began = False
+        """Whether the repair has."""
+        self._cycles = self._shown_entries = 0
 
     @property
     def loop(self) -> LoopState:
@@ -98,11 +100,11 @@ class Story:
             yield self._begin_scene("The simulation ends here")
 
     def _tell_repair(self) -> Iterator[StoryLine]:
-        evicted = self.play.evicted - self._evicted
-        if evicted and not self._evicted:
+        began = self.play.repair_began is not None
+        if began and not self._began:
             self.minimum = plan_numbers(self.evaluation.plan).lower_bound
             yield self._begin_scene(f"The repair needs {plural(self.minimum, 'eviction')} (proved minimum)")
-        self._evicted += evicted
+        self._began = began
 
     def _tell_trace(self) -> Iterator[StoryLine]:
         entries = self.play.cluster.trace[self._shown_entries :]
@@ -122,8 +124,9 @@ class Story:
 
     def _is_repaired(self) -> bool:
         assessment = self.evaluation.assessment
-        remains = assessment.violated or assessment.deadlocks or self.loop.memory.in_flight
-        return bool(self._evicted and not self.play.left and not remains)
+        is_moving = self.loop.memory.in_flight or self.loop.reported.surges.under_way
+        remains = assessment.violated or assessment.deadlocks or is_moving
+        return bool(self.play.moved and not self.play.left and not remains)
 
 
 def _event_text(entry: TraceEntry) -> tuple[str, str]:

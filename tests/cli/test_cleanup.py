@@ -17,10 +17,12 @@ from rebalancer.cli import main as entry
 from rebalancer.cli.errors import CliError, Exit
 from rebalancer.policy import default_policy
 from rebalancer.settings import Settings
+from rebalancer.surge.record import Phase, Surge, encode_surges
 from tests.adapters.kubernetes.fake_server import ApiServer, Script, answer, reachable, served
 from tests.cli.answers import answer_with
 
 NAMESPACE = "rebalancer-system"
+WEB = "/apis/apps/v1/namespaces/shop/deployments/web"
 SCALE = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments/rebalancer/scale"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/rebalancer"
 MAPS = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
@@ -29,14 +31,20 @@ COST, MARKER = "controller.kubernetes.io/pod-deletion-cost", "rebalancer.dev/del
 
 
 POD = "/api/v1/namespaces/shop/pods/"
-COSTS = {"own": {COST: "5", MARKER: "5"}, "theirs": {COST: "7"}, "replaced": {COST: "9", MARKER: "5"}, "none": {}}
+COSTS = {
+    "own": {COST: "5", MARKER: "5"},
+    "surge": {COST: "-1", MARKER: "-1"},
+    "theirs": {COST: "7"},
+    "replaced": {COST: "9", MARKER: "5"},
+    "none": {},
+}
 """Annotations by pod."""
 
 
 def used(holder: str | None = None, duration: int = 15) -> ApiServer:
     """Return an API server with the objects of a controller, whose Lease somebody holds."""
     made = ApiServer()
-    for name in ("status", "control", "approval"):
+    for name in ("status", "control", "approval", "surges"):
         made.put(f"{MAPS}/rebalancer-{name}", data={})
     made.put(f"{MAPS}/rebalancer-policy", data={"policy.yaml": default_policy().to_yaml()})
     made.put(SCALE, spec={"replicas": 1})
@@ -73,10 +81,38 @@ def test_everything_that_the_controller_has_written_is_deleted_and_nothing_else(
     assert entry.main(["cleanup", "--yes"]) == Exit.FINE
     assert server.objects.keys() == {SCALE, f"{MAPS}/rebalancer-policy", *(f"{POD}{name}" for name in COSTS)}
     assert server.objects[SCALE]["spec"] == {"replicas": 0}
-    assert costs(server) == {"own": {}, "theirs": {COST: "7"}, "replaced": {COST: "9"}, "none": {}}
+    assert costs(server) == {"own": {}, "surge": {}, "theirs": {COST: "7"}, "replaced": {COST: "9"}, "none": {}}
     stopped = server.requests.index(("PATCH", SCALE))
     assert all(method == "GET" for method, _ in server.requests[:stopped])
     assert server.requests[stopped + 1] == ("GET", LEASE)
+
+
+@pytest.mark.parametrize(("now", "after"), [(8, 6), (7, 7), (6, 6)])
+def test_pods_that_a_surge_has_added_are_taken_back(server: ApiServer, now: int, after: int) -> None:
+    """And the number of somebody else stands. Else nobody would know that the workload has more than it asked for."""
+    began = datetime(2026, 1, 1, tzinfo=UTC)
+    surge = Surge(
+        namespace="shop",
+        kind="Deployment",
+        name="web",
+        uid="w",
+        owner="r",
+        group="g",
+        count=6,
+        added=2,
+        victims=(),
+        begun=began,
+        until=began,
+        phase=Phase.WAITING,
+    )
+    server.put(f"{MAPS}/rebalancer-surges", data={"surges.json": encode_surges([surge])})
+    server.put(WEB, metadata={"uid": "w"}, spec={"replicas": now})
+    server.put(f"{WEB}/scale", spec={"replicas": now})
+    server.objects[WEB]["metadata"] |= {
+        "resourceVersion": server.objects[f"{WEB}/scale"]["metadata"]["resourceVersion"]
+    }
+    assert entry.main(["cleanup", "--yes"]) == Exit.FINE
+    assert server.objects[f"{WEB}/scale"]["spec"] == {"replicas": after}
 
 
 def test_it_may_be_repeated(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> None:
@@ -162,7 +198,7 @@ def test_a_pod_that_changes_meanwhile_is_read_again() -> None:
     server = used()
     server.answers["PATCH", f"{POD}own"] = changing(server, 3)
     with served(server) as transport:
-        assert cleanup.remove_costs(leftovers(transport)) == 2
+        assert cleanup.remove_costs(leftovers(transport)) == 3
     assert costs(server)["own"] == {}
     server = used()
     server.answers["PATCH", f"{POD}own"] = changing(server, 1000)
@@ -234,7 +270,7 @@ def test_it_shows_what_it_would_do_and_changes_nothing_without_a_yes(
     assert entry.main(["cleanup", *flags]) == code
     out = capsys.readouterr().out
     assert "Deployment rebalancer-system/rebalancer: 1 replica; to be scaled to 0." in out
-    assert "the deletion costs of 2 pods" in out
+    assert "the deletion costs of 3 pods" in out
     assert "Nothing was changed." in out
     assert all(method == "GET" for method, _ in server.requests)
 

@@ -29,11 +29,15 @@ from rebalancer.resilience.demands import find_demands
 from rebalancer.resilience.worst import ResilienceReport, find_worst
 from rebalancer.scheduling.view import View
 from rebalancer.simulator import HOSTNAME, ZONE
+from rebalancer.surge.record import Phase
+from rebalancer.surge.report import SurgeReport
 from tests.build import a_cluster, a_state, away_from, with_anti_affinity
 from tests.controller.simulated import eager
 from tests.reports import export, rows_of, view_of
+from tests.surge.build import START, under_way
 from tests.tracking.build import move
 
+SINCE = START - timedelta(minutes=1)
 WEB, DB = Reference("default", "Deployment", "web"), Reference("default", "Deployment", "db")
 
 
@@ -58,7 +62,8 @@ def full_state() -> LoopState:
     report = PreventionReport(left=6, stopped="no", evaluated=(DB, WEB), risky=frozenset({WEB}))
     worst = find_worst(View(snapshot), find_demands(policy, ()))
     left = ResilienceReport(as_of=now, worst=worst)
-    return replace(state, reported=replace(state.reported, prevention=report, resilience=left))
+    surges = SurgeReport(under_way=(under_way(), under_way(uid="db", begun=SINCE, phase=Phase.ADDING)))
+    return replace(state, reported=replace(state.reported, prevention=report, resilience=left, surges=surges))
 
 
 STATE = full_state()
@@ -130,6 +135,8 @@ def test_only_the_leader_shows_the_cluster() -> None:
         ("anti_affinity_violations", {(*structs.astuple(DB), HOSTNAME): 0}),
         ("evicted_by_others", {structs.astuple(DB): 2}),
         ("prevention_left", {(): 6}),
+        ("surges_under_way", {(Phase.WAITING,): 1, (Phase.ADDING,): 1}),
+        ("surge_oldest_timestamp_seconds", {(): SINCE.timestamp()}),
         ("prevention_stopped", {(): 1}),
         ("replacements_overdue", {(): 1}),
         ("in_flight", {(): 1}),

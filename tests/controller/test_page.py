@@ -44,9 +44,11 @@ from rebalancer.reporting.text.status import status_text
 from rebalancer.simulator import HOSTNAME, START, ZONE, SimulatedCluster
 from rebalancer.simulator.builder import ClusterBuilder
 from rebalancer.simulator.controller import SimulatedController
+from rebalancer.surge.report import SurgeReport
 from tests.build import a_cluster, a_policy
 from tests.drawing import scaled
 from tests.history.build import HISTORY
+from tests.surge.build import under_way
 
 DISRUPTED = "karpenter.sh/disrupted"
 POLICY = a_policy(
@@ -258,6 +260,26 @@ def test_evictions_that_admission_control_refused_are_named(browser: Browser) ->
     assert SCRIPT not in text
     browser.page.show(state, ())
     assert "admission webhook guard" not in browser.text()
+
+
+def test_surges_are_listed_with_what_each_waits_for_and_what_a_pause_leaves(browser: Browser) -> None:
+    """And the page is renewed as fast as while pods move."""
+    state = state_of(shop(), seconds=125)
+    state = replace(state, memory=structs.replace(state.memory, moves=()))
+    browser.page.show(state, ())
+    assert ">Surges</h2>" not in browser.text()
+    report = SurgeReport(under_way=(under_way(f"until {SCRIPT} is Ready"),))
+    browser.page.show(replace(state, reported=replace(state.reported, surges=report)), ())
+    text = browser.text()
+    assert "shop/web (Deployment) 2 pods web-1 and web-2 go Waiting 6 of 8" in plain(text)
+    assert SCRIPT not in text
+    assert "more than wanted" not in text
+    assert browser.get("/")[2]["Refresh"] == f"{MOVING_SECONDS}; url=./"
+    pause = Pause(by="ada")
+    paused = replace(state, in_force=replace(state.in_force, pause=pause))
+    stopped = report._replace(stopped=pause.message)
+    browser.page.show(replace(paused, reported=replace(state.reported, surges=stopped)), ())
+    assert "2 pods more than wanted stay until the pause ends." in browser.text()
 
 
 def test_a_pause_is_the_first_sentence(browser: Browser) -> None:

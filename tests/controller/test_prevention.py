@@ -13,9 +13,10 @@ from rebalancer.admission.pause import Pause
 from rebalancer.assessment.assess import assess
 from rebalancer.controller.prevention import PreventionWorker
 from rebalancer.controller.state import Clocks, Leading, PauseRead, PolicyLoaded
-from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST, is_foreign
+from rebalancer.model.deletion_costs import DELETION_COST, OWN_DELETION_COST, SURGE_COST, is_foreign
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import NO_MEMORY
+from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, NamespaceFilter, Policy, ScaleDownPrevention
 from rebalancer.policy.prevention import Prevention as PreventionRules
@@ -152,6 +153,35 @@ def test_off_sends_nothing_and_removes_what_is_our_own() -> None:
     before = run.patches
     run.cycles(3)
     assert run.patches == before
+
+
+def test_the_costs_of_a_workload_stay_as_they_are_from_the_first_mark_of_a_surge_to_its_last() -> None:
+    """Whether its order is kept or removed; it is once the mark has gone."""
+    made = cluster(12)
+    run = Steered(made, steering())
+    run.cycles(3)
+    marked = run.snapshot.pods[0]
+    _patch(made, marked, SURGE_COST)
+    costs = {pod.uid: pod.own_deletion_cost for pod in made.snapshot(made.now).pods}
+    assert list(costs.values()).count(SURGE_COST) == 1 < sum(map(bool, costs.values()))
+    before = run.patches
+    for mode in (ScaleDownPrevention.STEER, ScaleDownPrevention.OFF):
+        run.load(steering(mode))
+        run.cycles(3)
+        assert {pod.uid: pod.own_deletion_cost for pod in run.snapshot.pods} == costs
+        report = run.runner.state.reported.prevention
+        assert (report.left, report.unsteered.get("Surging", 0)) == (0, mode is ScaleDownPrevention.STEER)
+    assert run.patches == before
+    _patch(made, marked, None)
+    run.cycles(3)
+    assert not any(pod.own_deletion_cost for pod in run.snapshot.pods)
+
+
+def _patch(made: SimulatedCluster, pod: Pod, cost: int | None) -> None:
+    (now,) = [one for one in made.snapshot(made.now).pods if one.uid == pod.uid]
+    version = now.resource_version
+    patch = PodPatch(namespace=pod.namespace, name=pod.name, uid=pod.uid, resource_version=version, cost=cost)
+    assert made.patch_cost(patch).result is PatchResult.PATCHED
 
 
 def test_observe_reports_the_risk_and_writes_nothing() -> None:

@@ -32,6 +32,13 @@ def moved(after: int, outcome: MoveState, **fields: Any) -> Entry:
     return entry(EntryKind.MOVED, after, outcome=outcome, **{**common, **fields})
 
 
+def surged(after: int, outcome: str, **fields: Any) -> Entry:
+    """Return the entry of a surge that took a minute and a half."""
+    common: dict[str, Any] = {"namespace": "shop", "workload": "Deployment/web", "since": AT + after - 90}
+    surge = {**common, "number": 2, "what": "web-1, web-2", **fields}
+    return entry(EntryKind.SURGED, after, outcome=outcome, **surge)
+
+
 HISTORY = (
     entry(EntryKind.LEADS, 0, who="rebalancer-0_1a2b3c4d"),
     entry(EntryKind.POLICY_CHANGED, 1, what="9f3a", who="unknown", manager="helm", since=AT - 60),
@@ -71,6 +78,8 @@ HISTORY = (
     moved(803, MoveState.OVERTAKEN),
     moved(804, MoveState.REFUSED),
     moved(805, MoveState.GONE, to="", cause=""),
+    surged(806, "Done"),
+    surged(807, "TimedOut", number=1, what="web-1"),
     entry(
         EntryKind.SATISFIED, 810, namespace="shop", workload="Deployment/cart", token="0123456789abcdef", since=AT + 670
     ),

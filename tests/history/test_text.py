@@ -43,6 +43,11 @@ TEXTS = [
     f"{EVICTED} the workload wanted no replacement any more after at most 31s",
     f"{CART}: the eviction of cart-7d4b9c6f5-8xk2f from node-a-1 to repair SkewViolated was refused or not carried out",
     f"{CART}: cart-7d4b9c6f5-8xk2f on node-a-1 was gone before it was evicted",
+    "shop/web (Deployment): added 2 pods, then web-1, web-2 went; it took 1m30s",
+    (
+        "shop/web (Deployment): the surge of 1 pod in place of web-1 has ended: not all pods were Ready within "
+        "repair.timeout; the added ones were taken back; it took 1m30s"
+    ),
     f"{CART}: satisfied again after 2m20s",
     "a workload that is gone: satisfied again after an unknown time",
     "12 more workloads satisfied constraint or limit again",
@@ -70,7 +75,12 @@ def test_the_document_of_an_entry() -> None:
     every = [history_entry(entry) for entry in HISTORY]
     assert [one.who for one in every if one.declared] == ["alice", "bob", "alice"]
     assert [one.who for one in every if one.manager] == ["helm", "kubectl-patch"]
-    assert [one.kind for one in every if one.outcome] == [*["Moved"] * 4, "Refused", "Gone"], "no pod was evicted"
+    assert [one.kind for one in every if one.outcome] == [
+        *["Moved"] * 4,
+        "Refused",
+        "Gone",
+        *["Surged"] * 2,
+    ], "no pod was evicted"
     assert [one.seconds for one in every if one.kind == "Paused"] == [None, None]
     assert every[0].at == START
 

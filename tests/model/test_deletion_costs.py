@@ -12,6 +12,7 @@ from rebalancer.decoding.lists import decode as decode_object
 from rebalancer.model.deletion_costs import (
     DELETION_COST,
     OWN_DELETION_COST,
+    SURGE_COST,
     deletion_cost,
     foreign_cost,
     is_foreign,
@@ -42,6 +43,13 @@ def test_a_cost_with_the_marker_of_the_same_value_is_our_own_and_no_annotation()
     assert not is_foreign(pod)
 
 
+def test_the_mark_of_a_surge_is_our_own_and_below_every_pod_without_a_cost() -> None:
+    pod = decode({DELETION_COST: "-1", OWN_DELETION_COST: "-1"})
+    assert (pod.own_deletion_cost, pod.annotations) == (SURGE_COST, {})
+    assert deletion_cost(pod) < deletion_cost(decode({})) == 0
+    assert not is_foreign(pod)
+
+
 @pytest.mark.parametrize(
     "annotations",
     [
@@ -49,6 +57,9 @@ def test_a_cost_with_the_marker_of_the_same_value_is_our_own_and_no_annotation()
         {DELETION_COST: "700", OWN_DELETION_COST: "600"},
         {DELETION_COST: "0700", OWN_DELETION_COST: "0700"},
         {DELETION_COST: "-5", OWN_DELETION_COST: "-5"},
+        {DELETION_COST: "-2", OWN_DELETION_COST: "-2"},
+        {DELETION_COST: "-1"},
+        {DELETION_COST: "-1", OWN_DELETION_COST: "1"},
         {DELETION_COST: "1000001", OWN_DELETION_COST: "1000001"},
         {OWN_DELETION_COST: "700"},
     ],
@@ -90,13 +101,13 @@ def test_of_a_thousand_mixtures_none_hides_a_foreign_cost() -> None:
     for seed in range(1_000):
         random = Random(seed)
         annotations = {
-            key: random.choice(["1", "2", "-1", "abc", ""])
+            key: random.choice(["1", "2", "-1", "-2", "abc", ""])
             for key in (DELETION_COST, OWN_DELETION_COST)
             if random.random() < 0.7
         }
         pod = decode(annotations)
         both = annotations.get(DELETION_COST) == annotations.get(OWN_DELETION_COST) and annotations.get(
             DELETION_COST
-        ) in {"1", "2"}
+        ) in {"1", "2", "-1"}
         assert bool(pod.own_deletion_cost) == both
         assert is_foreign(pod) == (not both and bool(annotations))

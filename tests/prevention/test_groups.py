@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from msgspec import structs
 
-from rebalancer.assessment.assess import assess
+from rebalancer.assessment.assess import Assessment, assess
 from rebalancer.model.cluster import Autoscaler
-from rebalancer.model.deletion_costs import DELETION_COST
+from rebalancer.model.deletion_costs import DELETION_COST, SURGE_COST
 from rebalancer.model.labels import Labels
 from rebalancer.model.motion import NodeChange, NodeEvent
 from rebalancer.model.moves import NO_MEMORY, Memory, Reference
@@ -113,6 +113,23 @@ def test_a_foreign_cost_leaves_the_workload_alone_and_is_reported() -> None:
     assert result.patches == ()
     (answer,) = explain_scale_downs(Reference("default", "Deployment", "web"), view, assessment, rules)
     assert "somebody else has set" in answer.evidence
+
+
+def test_a_workload_is_left_alone_while_one_of_its_pods_is_marked_by_a_surge() -> None:
+    snapshot, rules = web(), policy()
+    (before,) = evaluate_groups(*_assess(snapshot, rules), rules, NO_MEMORY, snapshot.taken_at)
+    assert before.patches
+    pods = [structs.replace(snapshot.pods[0], own_deletion_cost=SURGE_COST), *snapshot.pods[1:]]
+    view, assessment = _assess(replace(snapshot, pods=tuple(pods)), rules)
+    (result,) = evaluate_groups(view, assessment, rules, NO_MEMORY, snapshot.taken_at)
+    assert (result.unsteered, result.patches) == (Unsteered.SURGING, ())
+    (answer,) = explain_scale_downs(Reference("default", "Deployment", "web"), view, assessment, rules)
+    assert "waits for the end of a surge" in answer.evidence
+
+
+def _assess(snapshot: Snapshot, rules: Policy) -> tuple[View, Assessment]:
+    view = View(snapshot)
+    return view, assess(view, rules, NO_MEMORY)
 
 
 def test_a_stateful_set_is_not_steered_and_the_numbers_that_stay_spread_are_named() -> None:

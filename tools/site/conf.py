@@ -19,7 +19,15 @@ CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "Start": ("docs/quickstart", "docs/reading", "docs/faq", "docs/glossary"),
     "Solve a problem": ("docs/after-a-zone-outage", "docs/statefulset-volumes", "docs/scale-up-pending"),
     "Understand": ("docs/how-it-decides", "docs/predictions", "docs/comparison", "docs/scale-downs"),
-    "Use": ("docs/policy", "docs/limits", "docs/lint", "docs/simulate", "docs/resilience", "docs/prevention"),
+    "Use": (
+        "docs/policy",
+        "docs/limits",
+        "docs/lint",
+        "docs/simulate",
+        "docs/resilience",
+        "docs/prevention",
+        "docs/surge",
+    ),
     "Operate": (
         "deploy/README",
         "deploy/chart/rebalancer/README",

@@ -19,7 +19,9 @@ from rebalancer.adapters.kubernetes.listing import FORBIDDEN, server_version
 from rebalancer.adapters.kubernetes.owner_kinds import OwnerWatches
 from rebalancer.adapters.kubernetes.pages import read_pages
 from rebalancer.adapters.kubernetes.reflector import STALE_AFTER, Contents, Reflector
+from rebalancer.adapters.kubernetes.scaling import Scaling
 from rebalancer.adapters.kubernetes.standstill import Standstill
+from rebalancer.adapters.kubernetes.surge_map import SurgeMap
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport
 from rebalancer.admission.pause import Pause
 from rebalancer.decoding.config_maps import CONFIG_MAPS
@@ -52,6 +54,8 @@ from rebalancer.ports import (
     ReadForbiddenError,
     ReplicaCount,
     SaveAnswer,
+    ScaleAnswer,
+    ScaleReading,
     place_pods,
 )
 from rebalancer.prevention.plan import PodPatch
@@ -109,6 +113,8 @@ class KubernetesCluster:
         self._recorder = Recorder(transport, instance=instance)
         self._status = StatusMap(transport, namespace)
         self._control = ControlMap(transport, namespace)
+        self._scaling = Scaling(transport)
+        self._surges = SurgeMap(transport, namespace)
         everywhere = [kind for kind in KINDS if scope is None or kind.name not in BY_NAMESPACE]
         self.reflectors = {kind.name: Reflector(transport, kind) for kind in everywhere}
         self.reflectors[CONFIG_MAPS.name] = control
@@ -343,6 +349,22 @@ class KubernetesCluster:
     def find_missing_restriction(self, namespace: str, pod: str) -> str:
         """Return why this identity might change more of pods; see `deletion_costs`."""
         return find_missing_restriction(self._transport, namespace, pod)
+
+    def read_scale(self, workload: Reference) -> ScaleReading | None:
+        """Read a workload's replicas; see `scaling`."""
+        return self._scaling.read_scale(workload)
+
+    def set_replicas(self, workload: Reference, read: ScaleReading, replicas: int) -> ScaleAnswer:
+        """Change a workload's replicas; see `scaling`."""
+        return self._scaling.set_replicas(workload, read, replicas)
+
+    def load_surges(self) -> str:
+        """Return the records of surges; see `surge_map`."""
+        return self._surges.load()
+
+    def save_surges(self, text: str) -> str:
+        """Replace the records of surges; see `surge_map`."""
+        return self._surges.save(text)
 
     def record(self, event: Event) -> None:
         """Publish an event; see `events`. Workloads get their UID: `kubectl describe` selects events by it."""

@@ -21,6 +21,7 @@ from rebalancer.policy.team_maps import POLICY_KEY
 from rebalancer.ports import STATUS_BYTES, Document, SaveAnswer
 
 STATUS, CONTROL, APPROVAL = "rebalancer-status", "rebalancer-control", "rebalancer-approval"
+SURGES: Final = "rebalancer-surges"
 _FORBIDDEN, _NOT_FOUND, _CONFLICT = 403, 404, 409
 _LIST_SECONDS: Final = 5.0
 """How long a request may take that asks who has written an object, or where there is one of its name."""

@@ -24,7 +24,7 @@ _PROBE: Final = "rebalancer.dev/must-be-refused"
 _POLICY: Final = "ValidatingAdmissionPolicy"
 """How the API server names what refused a request, in its message."""
 
-_INSTALL: Final = "deploy/prevention installs the policy and its binding"
+_INSTALL: Final = "deploy/prevention and deploy/surge install the policy and its binding"
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -71,7 +71,7 @@ def find_missing_restriction(transport: Transport, namespace: str, pod: str) -> 
         if _POLICY in str(error.details.get("message", "")):
             return ""
         if error.status in {401, 403}:
-            return f"pods may not be patched: {error}; deploy/prevention has the ClusterRole"
+            return f"pods may not be patched: {error}; deploy/prevention and deploy/surge have the ClusterRole"
         return f"a change of a label was refused, but not by a {_POLICY}: {error}; {_INSTALL}"
     except Unreachable as error:
         return f"it is not known whether a change of a label would be refused: {error}"

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from kubernetes import client
 
-from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONTROL, STATUS
+from rebalancer.adapters.kubernetes.configmaps import APPROVAL, CONTROL, STATUS, SURGES
 from rebalancer.adapters.kubernetes.deletion_costs import patch_cost
 from rebalancer.adapters.kubernetes.pages import read_pages
 from rebalancer.adapters.kubernetes.transport import MERGE_PATCH, RequestRefused, Transport
@@ -23,7 +23,7 @@ from rebalancer.ports import PatchAnswer
 from rebalancer.prevention.plan import PodPatch
 
 DEPLOYMENT: Final = "rebalancer"
-_MAPS: Final = (STATUS, CONTROL, APPROVAL, VALID_POLICY_MAP, TREND_MAP, *SEGMENT_MAPS)
+_MAPS: Final = (STATUS, CONTROL, APPROVAL, SURGES, VALID_POLICY_MAP, TREND_MAP, *SEGMENT_MAPS)
 """The ConfigMaps that are not people's policy."""
 
 _MISSING: Final = 404

@@ -54,9 +54,10 @@ from rebalancer.reporting.headline import (
 )
 from rebalancer.reporting.resilience import loss_title, resilience_sentences, worst_rows
 from rebalancer.reporting.standing import standing_sentences, standing_title
+from rebalancer.reporting.surges import surge_rows, surge_sentences
 
 MOVING_SECONDS: Final = 2
-"""After so many seconds a browser renews the page while something moves or a plan waits for approval."""
+"""After so many seconds a browser renews the page while something moves, surges, or waits for approval."""
 
 FIRST: Final = 25
 """So many refusals, problems and last moves are shown."""
@@ -98,7 +99,7 @@ _PAST_SIGNS: Final[Mapping[str, Sign]] = {
     EntryKind.RIGHT_MISSING: Sign.NONE,
     EntryKind.DROPPED: Sign.NONE,
 }
-"""The sign of an entry of the history; a note of every other, but for a move, whose sign its outcome decides."""
+"""The sign of an entry of the history; a note of every other; of a move or a surge its outcome decides."""
 
 _PATTERNS: Final = {Sign.VIOLATED: "over", Sign.WAITING: "striped", Sign.UNREPAIRABLE: "crossed"}
 """The pattern of bars of a sign; others are plain."""
@@ -180,6 +181,13 @@ class Resilience(NamedTuple):
     title: str
     sentences: Sequence[str]
     rows: Sequence[Sequence[str]]
+
+
+class Surges(NamedTuple):
+    """Workloads to which pods are added before others go: their cells, and why none goes on."""
+
+    rows: Sequence[Sequence[str]]
+    sentences: Sequence[str]
 
 
 class Move(NamedTuple):
@@ -311,7 +319,7 @@ class PageView:
         """After how many seconds a browser renews the page."""
         status = self._page.status
         asks = status.approval is not None and not status.approval.approved
-        return min(self._seconds, MOVING_SECONDS) if status.in_flight or asks else self._seconds
+        return min(self._seconds, MOVING_SECONDS) if status.in_flight or status.surges or asks else self._seconds
 
     @property
     def _goes_on(self) -> bool:
@@ -372,6 +380,13 @@ class PageView:
         status = self._page.status.resilience
         said = [*resilience_sentences(status, self._now)] if status is not None else []
         return Resilience(loss_title(status), said, worst_rows(status)) if status is not None and said else None
+
+    @cached_property
+    def surges(self) -> Surges | None:
+        """The surges that are under way, None where there are none and nothing is in their way."""
+        status = self._page.status
+        rows, sentences = surge_rows(status, self._now), list(surge_sentences(status))
+        return Surges(rows, sentences) if rows or sentences else None
 
     @property
     def policy_source(self) -> str:
@@ -820,7 +835,7 @@ class PageView:
     def _entry(self, entry: HistoryEntry) -> Past:
         sign = _PAST_SIGNS.get(entry.kind, Sign.NOTE)
         if entry.outcome:
-            sign = Sign.GOOD if entry.outcome == MoveState.VERIFIED else Sign.NONE
+            sign = Sign.GOOD if entry.went_well else Sign.NONE
         return Past(entry.at, self._when(entry.at), sign, shorten_keys(entry.text), "", "")
 
     def _past(self, move: MoveEntry) -> Past:

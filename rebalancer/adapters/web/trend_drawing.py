@@ -6,7 +6,6 @@ from typing import Final, NamedTuple
 
 from rebalancer.documents.history import HistoryEntry, TrendSample
 from rebalancer.model.history import EntryKind
-from rebalancer.model.moves import MoveState
 
 RANGES: Final = {
     "2h": timedelta(hours=2),
@@ -23,6 +22,7 @@ _LABELS: Final = 4
 _LETTER: Final = 5.7
 """The words at a flag stand at its right, or at its left where there is no room."""
 
+_MOVES: Final = frozenset({EntryKind.MOVED, EntryKind.SURGED})
 _FLAGS: Final = {EntryKind.ZONE_LOST: "lost", EntryKind.ZONE_RETURNED: "back"}
 
 
@@ -78,7 +78,7 @@ def draw_trend(
     line = f"M{place(shown[0].at):g} {height(shown[0].violated):g}{steps}H{_WIDTH:g}" if shown else ""
     last = shown[-1].violated if shown else 0
     within = [one for one in entries if begin < one.at <= now]
-    moves = [one for one in within if one.kind == EntryKind.MOVED]
+    moves = [one for one in within if one.kind in _MOVES]
     flags = [
         _flag(place(one.at), f"{one.what.rpartition('=')[2]} {_FLAGS[EntryKind(one.kind)]}")
         for one in within
@@ -91,8 +91,8 @@ def draw_trend(
         last=last,
         last_y=height(last),
         pauses=_find_pauses(entries, begin, now, place),
-        moves=[place(one.at) for one in moves if one.outcome == MoveState.VERIFIED],
-        failures=[place(one.at) for one in moves if one.outcome != MoveState.VERIFIED],
+        moves=[place(one.at) for one in moves if one.went_well],
+        failures=[place(one.at) for one in moves if not one.went_well],
         flags=_spread(flags),
         labels=_labels(begin, span),
         sentence=f"Now {last} violated, at most {highest} in this time" if shown else "No sample yet",

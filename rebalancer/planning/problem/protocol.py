@@ -55,6 +55,7 @@ class Step(Struct, frozen=True, gc=False, kw_only=True):
     extra: int = 0
     nodes: frozenset[str] | None = None
     preempts: tuple[Preempted, ...] = ()
+    added: int = 0
 
 
 class StepSearch(Struct, frozen=True, gc=False, kw_only=True):

@@ -26,9 +26,10 @@ from rebalancer.planning.search.report import Attempt, Method
 from rebalancer.planning.single_class.certificate import certify
 from rebalancer.planning.single_class.layout import Layout
 from rebalancer.planning.single_class.minimum import min_evictions, minimum_repair
-from rebalancer.planning.single_class.outlook import SingleClassOutlook
+from rebalancer.planning.single_class.outlook import AdditionOutlook, SingleClassOutlook
 from rebalancer.planning.single_class.proof import prove
 from rebalancer.planning.single_class.selection import select_victims
+from rebalancer.planning.steps.additions import addition_step
 from rebalancer.planning.steps.contingent import contingent_step, forced_step
 from rebalancer.planning.steps.forced import next_step
 from rebalancer.planning.steps.lookahead_models import SingleClassModel
@@ -159,6 +160,18 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
             return StepSearch(attempts=step.attempts, refusal=refusal, state=State.UNFIXABLE)
         return StepSearch(attempts=step.attempts, complete=step.complete)
 
+    def addition_step(self, most: int) -> StepSearch:
+        """Search for at most so many pods to add, and as many victims that go once these are Ready."""
+        if self.lost:
+            return StepSearch(refusal=CapacityReserved(), final=True)
+        step = addition_step(self.state, self.layout.bounds, most, self.cache)
+        if not step.victims:
+            return StepSearch(attempts=step.attempts, complete=step.complete)
+        number = len(step.victims)
+        victims = tuple(self.layout.name_victims(step.victims))
+        named = Step(victims=victims, needed=number, concurrent=number, added=number)
+        return StepSearch(step=named, attempts=step.attempts)
+
     def partial_step(self, concurrent: int) -> StepSearch:
         """Search for evictions after which what each constraint needs by itself falls."""
         step = next_step(self.state, self.layout.bounds, concurrent, self.cache, StepGoal.PARTIAL)
@@ -186,7 +199,7 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         """Return those of these nodes on which a replacement may be placed: by counting, or as the search followed."""
         return step.nodes & nodes if step.nodes is not None else self._counted_outlook(step).landings(nodes)
 
-    def outlook(self, step: Step) -> SingleClassOutlook | NodesOutlook:
+    def outlook(self, step: Step) -> SingleClassOutlook | AdditionOutlook | NodesOutlook:
         """Return the outlook of a step: by counting, or the nodes that the search followed."""
         if step.nodes is not None:
             return NodesOutlook(
@@ -194,9 +207,12 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
             )
         return self._counted_outlook(step)
 
-    def _counted_outlook(self, step: Step) -> SingleClassOutlook:
+    def _counted_outlook(self, step: Step) -> SingleClassOutlook | AdditionOutlook:
+        most = self.cache.limits.expected_domains
+        if step.added:
+            return AdditionOutlook(self.layout, _by_node(step), step.added, most)
         arriving = self.pending + len(step.victims)
-        return SingleClassOutlook(self.layout, _by_node(step), arriving, self.cache.limits.expected_domains)
+        return SingleClassOutlook(self.layout, _by_node(step), arriving, most)
 
 
 def _by_node(step: Step) -> Mapping[str, int]:

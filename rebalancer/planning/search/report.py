@@ -26,6 +26,8 @@ class Method(StrEnum):
     """The search followed the scheduler's choices on the real nodes (`steps.lookahead`)."""
     PARTIAL = "partial"
     """A step of a partial repair, found by one of the last two methods."""
+    ADDITION = "addition"
+    """A step that adds pods before it takes others away (`steps.additions`)."""
     PREEMPTION = "preemption"
     """A step whose replacement preempts pods of lower priority (`by_preemption`)."""
 

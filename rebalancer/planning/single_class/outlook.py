@@ -181,6 +181,38 @@ class SingleClassOutlook:
         return self._filled.get(path, [])
 
 
+class AdditionOutlook:
+    """The outlook of a step that adds `added` pods: those that go, by node, are still there while these are placed."""
+
+    def __init__(self, layout: Layout, going: Mapping[str, int], added: int, most_domains: int) -> None:
+        self._layout = layout
+        self._going = going
+        self._placing = SingleClassOutlook(layout, {}, added, most_domains)
+
+    def targets(self) -> tuple[Target, ...]:
+        """Return for each key the domains on which the scheduler may place one of the added pods."""
+        return self._placing.targets()
+
+    def landings(self, nodes: Iterable[str]) -> frozenset[str]:
+        """Return those of these nodes on which the scheduler may place an added pod."""
+        return self._placing.landings(nodes)
+
+    def counts(self) -> Counts | None:
+        """Return the counts once the added pods are on the emptiest domains with capacity and the others are gone."""
+        placed = self._placing.counts()
+        if placed is None:
+            return None
+        last = len(self._layout.keys) - 1
+        after: dict[str, Mapping[str, int]] = {}
+        for level, key in enumerate(self._layout.keys):
+            if key in placed:
+                left = dict(placed[key])
+                for node, number in self._going.items():
+                    left[self._layout.topology.domain(level, node)] -= number
+                after[key] = {name: count for name, count in left.items() if count or level != last}
+        return after
+
+
 class _OpenNodes:
     """The nodes of a path that have capacity, the emptiest first.
 

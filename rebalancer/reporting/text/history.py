@@ -5,7 +5,6 @@ from typing import Final
 
 from rebalancer.documents.history import HistoryDocument, HistoryEntry, TrendDocument
 from rebalancer.model.history import EntryKind
-from rebalancer.model.moves import MoveState
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_lines
 
 _HEAD: Final = ("TIME", "KIND", "WHAT")
@@ -47,7 +46,7 @@ def _head(document: HistoryDocument | TrendDocument) -> Iterator[str]:
 
 def _find_style(entry: HistoryEntry) -> Style | None:
     if entry.outcome:
-        return Style.GOOD if entry.outcome == MoveState.VERIFIED else Style.CAUTION
+        return Style.GOOD if entry.went_well else Style.CAUTION
     return next((style for kind, style in _STYLES.items() if kind == entry.kind), None)
 
 

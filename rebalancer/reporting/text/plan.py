@@ -29,6 +29,7 @@ from rebalancer.documents.plan import (
     WaitingEviction,
 )
 from rebalancer.documents.resilience import ChangedLossEntry
+from rebalancer.documents.surges import pods_go
 from rebalancer.documents.waits import MOST_LIKELY, LikelyDomains, shorten
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import TIMELESS
@@ -125,9 +126,12 @@ class _PlanText:
         if not groups:
             return self._nothing_planned()
         parts = [self._now()]
-        following = numbers.waiting + numbers.later
-        if following:
-            which = f" ({numbers.waiting} waiting, {numbers.later} not decided yet)" if numbers.later else ""
+        surging = sum(bool(wait.added) for wait in self._plan.waiting)
+        if surging:
+            parts.append(f"{surging} to go once as many are added")
+        following, waiting = numbers.waiting + numbers.later - surging, numbers.waiting - surging
+        if following > 0:
+            which = f" ({waiting} waiting, {numbers.later} not decided yet)" if numbers.later else ""
             parts.append(f"{following} more in later cycles{which}")
         blocked = [group for group in groups if group.blocked]
         if blocked:
@@ -232,7 +236,13 @@ class _PlanText:
     def _going_lines(self, group: PlannedGroup) -> list[str]:
         lines: list[str] = []
         last = ""
+        surging = [eviction for eviction in self._going.get(group.step or 0, ()) if eviction.added]
+        if surging:
+            likely = shorten(surging[0].predicted.domains, None if self._options.wide else MOST_LIKELY)
+            lines += self._surge_lines(_NOW, group, surging, likely)
         for eviction in self._going.get(group.step or 0, ()):
+            if eviction.added:
+                continue
             domains = eviction.predicted.domains
             likely = shorten(domains, None if self._options.wide else MOST_LIKELY)
             message = eviction.message
@@ -247,9 +257,13 @@ class _PlanText:
         waiting = self._waiting.get(group.step or 0, ())
         for (reason, message), together in groupby(waiting, key=lambda wait: (wait.for_, wait.message)):
             waits = list(together)
-            shown = waits if self._options.wide else waits[:_MOST_WAITING]
-            for wait in shown:
-                lines += self._eviction_lines(_WAITS, group, wait, wait.then.domains, "")
+            if waits[0].added:
+                shown = waits
+                lines += self._surge_lines(_WAITS, group, waits, waits[0].then.domains)
+            else:
+                shown = waits if self._options.wide else waits[:_MOST_WAITING]
+                for wait in shown:
+                    lines += self._eviction_lines(_WAITS, group, wait, wait.then.domains, "")
             more = f"and {len(waits) - len(shown)} more: " if len(shown) < len(waits) else ""
             why = f"{more}{reason}: {message}{self._end(waits[0], message)}"
             lines += [layout.paint(line, Style.QUIET) for line in layout.wrap(why, "      ")]
@@ -275,18 +289,28 @@ class _PlanText:
     ) -> list[str]:
         """Show an eviction; `message` says why, or why it waits, "" if the line before says the same."""
         layout = self._layout
-        targets = ", ".join(
-            f"{short_key(key)} {'/'.join(domains.values)}{f' or {domains.more} more' if domains.more else ''}"
-            for key, domains in likely.items()
-            if domains.values
-        )
         note = f"  ({group.certainty})" if group.certainty != "forced" else ""
-        where = f"{eviction.node} -> {targets or 'any feasible node'}" if eviction.node else "pending"
+        where = f"{eviction.node} -> {_name_targets(likely)}" if eviction.node else "pending"
         painted = layout.paint(mark, _STYLES[mark])
         return [
             *layout.wrap(f"{painted} {eviction.pod}  {where}{note}", "    ", "      "),
             *(layout.paint(line, Style.QUIET) for line in layout.wrap(message, "      ") if message),
         ]
+
+    def _surge_lines(
+        self,
+        mark: str,
+        group: PlannedGroup,
+        victims: Sequence[PlannedEviction | WaitingEviction],
+        likely: Mapping[str, LikelyDomains],
+    ) -> list[str]:
+        """Show a surge: how many pods appear and where, and which go then."""
+        painted = self._layout.paint(mark, _STYLES[mark])
+        names = [f"{victim.pod} ({victim.node})" for victim in victims]
+        go = pods_go(names) if not self._options.wide else f"{', '.join(names)} go"
+        text = f"{painted} adds {plural(victims[0].added, 'pod')} in {_name_targets(likely)}, then {go}"
+        note = f"  ({group.certainty})" if group.certainty != "forced" else ""
+        return self._layout.wrap(f"{text}{note}", "    ", "      ")
 
     def _obstacles(self, group: PlannedGroup) -> Iterator[tuple[str, str]]:
         """Yield a mark with why the group is not repaired, or only in part, and which pods are not evicted, by reason.
@@ -316,6 +340,15 @@ class _PlanText:
 
     def _names(self, names: Sequence[str]) -> str:
         return ", ".join(names) if self._options.wide else name_list(names)
+
+
+def _name_targets(likely: Mapping[str, LikelyDomains]) -> str:
+    targets = ", ".join(
+        f"{short_key(key)} {'/'.join(domains.values)}{f' or {domains.more} more' if domains.more else ''}"
+        for key, domains in likely.items()
+        if domains.values
+    )
+    return targets or "any feasible node"
 
 
 def _decided(group: PlannedGroup) -> int:

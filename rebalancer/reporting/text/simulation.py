@@ -11,7 +11,18 @@ from rebalancer.reporting.text.report import report_text
 from rebalancer.reporting.text.resilience import changed_loss_lines
 
 _SHOWN: Final = frozenset(
-    {"Evicted", "Refused", "Scaled", "Unschedulable", "NodeRemoved", "NodeAdded", "NodeCordoned", "NodeUncordoned"}
+    {
+        "Evicted",
+        "Refused",
+        "Scaled",
+        "SurgeBegan",
+        "SurgeEnded",
+        "Unschedulable",
+        "NodeRemoved",
+        "NodeAdded",
+        "NodeCordoned",
+        "NodeUncordoned",
+    }
 )
 """Events that the table has; the others only with `wide`."""
 
@@ -50,6 +61,8 @@ def _summary(document: SimulationDocument) -> str:
         cost = proof_text(document.evictions, min(document.lower_bound, document.evictions))
     else:
         cost = "no eviction"
+    if document.surged:
+        cost += f", {plural(document.surged, 'pod')} went after as many were added"
     end = "then nothing moves any more" if document.settled else "something still moves then"
     return f"Simulated: {cost}, {took} until the last change; {end}."
 
@@ -70,16 +83,18 @@ def _one_order(document: SimulationDocument) -> str:
 
 
 def _steps(document: SimulationDocument, layout: TextLayout) -> list[str]:
+    surged = ("BY SURGES",) if document.surged else ()
     rows = [
         (
             format_seconds(step.at),
             step.change or "(none)",
             _of_minimum(step.evictions, step.lower_bound),
+            *([str(step.surged)] if surged else []),
             str(step.without_node),
         )
         for step in document.steps
     ]
-    return [layout.heading("STEPS"), *layout.table(("AT", "CHANGE", "EVICTIONS", "WITHOUT A NODE"), rows)]
+    return [layout.heading("STEPS"), *layout.table(("AT", "CHANGE", "EVICTIONS", *surged, "WITHOUT A NODE"), rows)]
 
 
 def _of_minimum(evictions: int, lower_bound: int) -> str:

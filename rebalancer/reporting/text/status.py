@@ -32,6 +32,7 @@ from rebalancer.reporting.headline import (
 )
 from rebalancer.reporting.resilience import COLUMNS, loss_title, resilience_sentences, worst_rows
 from rebalancer.reporting.standing import standing_sentences, standing_title
+from rebalancer.reporting.surges import SURGE_COLUMNS, surge_rows, surge_sentences
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_lines, sections
 from rebalancer.reporting.text.map import Words, map_lines
 
@@ -74,6 +75,7 @@ def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLA
         [*head, *_figures(status, now, layout), *(line for text in _facts(status) for line in layout.wrap(text))],
         map_lines(status.map, layout, _map_words(status, now)) if status.map is not None else [],
         _titled(f"IN FLIGHT{last}", _MOVES, [_move(move, now, goes=goes) for move in status.in_flight], layout),
+        _surge_lines(status, now, layout, f"SURGES{last}"),
         _standing_lines(status, now, layout),
         _approval_lines(status.approval, now, layout),
         *(
@@ -104,6 +106,13 @@ def _resilience_lines(status: StatusDocument, now: datetime, layout: TextLayout)
         if said
         else []
     )
+
+
+def _surge_lines(status: StatusDocument, now: datetime, layout: TextLayout, title: str) -> list[str]:
+    lines = [line for text in surge_sentences(status) for line in layout.wrap(text)]
+    rows = surge_rows(status, now)
+    table = layout.table(SURGE_COLUMNS, rows) if rows else []
+    return [layout.heading(title), *table, *lines] if rows or lines else []
 
 
 def _map_words(status: StatusDocument, now: datetime) -> Words:

@@ -83,6 +83,10 @@ capabilities:
 {{- (.Values.policy.prevention | default dict).scaleDown | default "Off" }}
 {{- end }}
 
+{{- define "rebalancer.repairMethod" -}}
+{{- (.Values.policy.repair | default dict).method | default "Evict" }}
+{{- end }}
+
 {{- define "rebalancer.capacityMode" -}}
 {{- (.Values.policy.capacity | default dict).mode | default "Off" }}
 {{- end }}

@@ -1,0 +1,276 @@
+"""Carries out surges: reads the records, looks at the cluster every second, and writes what is to be done next.
+
+It has a thread of its own, as what is waited for takes minutes. It has no memory: what it does follows from the records
+and the cluster, so that any process goes on with it that leads.
+
+Before each write it is checked that this process leads, that nobody has paused it (read from the API server), that the
+mode is not Observe, and that the view is not stale. Before a record changes its phase the replicas are read afresh: a
+view that lags is not acted on. When in doubt, nothing is written.
+"""
+
+import threading
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final, Protocol
+
+import msgspec
+import structlog
+
+from rebalancer.controller.kill_switch import KillSwitch
+from rebalancer.controller.state import Clocks, LoopEvent, LoopState, SurgesReported
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.policy import Mode, RepairMethod
+from rebalancer.ports import Cluster, PatchResult, ReadFailedError, Scaler, ScaleResult
+from rebalancer.prevention.plan import PodPatch
+from rebalancer.surge.begin import find_surges
+from rebalancer.surge.follow import Close, Mark, Scale, Store, Wait, follow
+from rebalancer.surge.record import Surge, decode_surges, encode_surges
+from rebalancer.surge.report import NO_SURGES, Ended, Refused, SurgeReport, UnderWay, count_pods
+
+EVERY: Final = 1.0
+"""Seconds between two looks."""
+
+_CHECK_EVERY: Final = 600.0
+"""Seconds for which the proof serves that this identity cannot change more of pods than deletion costs."""
+
+_log = structlog.get_logger("rebalancer")
+
+
+class ScaledCluster(Cluster, Scaler, Protocol):
+    """A cluster whose workloads can be scaled."""
+
+
+class SurgeWorker:
+    """The surges of one process; the arguments are those of `PreventionWorker`."""
+
+    def __init__(
+        self,
+        *,
+        cluster: ScaledCluster,
+        clocks: Clocks,
+        get_state: Callable[[], LoopState],
+        may_act: Callable[[int], bool],
+        tell: Callable[[LoopEvent], None],
+    ) -> None:
+        self._cluster = cluster
+        self._clocks = clocks
+        self._get_state = get_state
+        self._may_act = may_act
+        self._tell = tell
+        self._kill_switch = KillSwitch(cluster, clocks)
+        self._records: tuple[Surge, ...] | None = None
+        self._term: int | None = None
+        self._checked_at: float | None = None
+        self._check_failed = ""
+        self._report = NO_SURGES
+        self._begun_of: object = None
+        self._refused: dict[str, Refused] = {}
+        self._ending = threading.Event()
+        self.thread = threading.Thread(target=self._run, name="surge", daemon=True)
+
+    def stop(self) -> None:
+        """End after the request that is under way."""
+        self._ending.set()
+
+    def _run(self) -> None:
+        while not self._ending.wait(EVERY):
+            try:
+                self.work()
+            except Exception:  # noqa: BLE001  # a defect is logged, the next look is tried
+                _log.exception("surge failed")
+
+    def work(self) -> None:
+        """Look once, and do for each surge what is to be done next."""
+        state = self._get_state()
+        if not state.leadership.leads:
+            self._records = None
+            return
+        if not self._load(state):
+            return
+        assert self._records is not None
+        begun = self._begin(state)
+        if not self._records:
+            self._publish((), (), "")
+            return
+        stopped = self._find_obstacle(state)
+        now = self._clocks.now()
+        snapshot = self._cluster.snapshot(now)
+        said = [
+            UnderWay(surge, stopped) if stopped else self._go_on(surge, snapshot, state, now) for surge in self._records
+        ]
+        under_way = tuple(count_pods(one, snapshot) for one in said if isinstance(one, UnderWay))
+        self._publish(under_way, tuple(one for one in said if isinstance(one, Ended)), stopped, begun)
+
+    # Records
+
+    def _load(self, state: LoopState) -> bool:
+        """Read the records once in a term, where surges are in use or may have been; return whether they are known."""
+        if self._records is not None and self._term == state.leadership.term:
+            return True
+        try:
+            self._records = decode_surges(self._cluster.load_surges())
+        except (ReadFailedError, msgspec.DecodeError) as error:
+            self._records = None
+            used = state.in_force.policy.repair.method is not RepairMethod.EVICT
+            self._publish((), (), f"the records of surges cannot be read: {error}" if used else "")
+            return False
+        self._term = state.leadership.term
+        self._report = NO_SURGES  # what was told in an earlier term is forgotten
+        return True
+
+    def _store(self, records: tuple[Surge, ...]) -> str:
+        """Store records; return why that failed, "" if it did not."""
+        problem = self._cluster.save_surges(encode_surges(records))
+        if problem:
+            self._records = None  # read again: somebody else may have written
+        else:
+            self._records = records
+        return problem
+
+    def _replace(self, surge: Surge, by: Surge | None) -> str:
+        assert self._records is not None
+        others = tuple(one for one in self._records if one.uid != surge.uid)
+        return self._store(others if by is None else (*others, by))
+
+    # Begin
+
+    def _begin(self, state: LoopState) -> tuple[Surge, ...]:
+        """Store and return the records of the surges of the last cycle; nothing is written before the next look."""
+        cycle = state.cycle
+        if cycle is None or cycle is self._begun_of or self._find_obstacle(state):
+            return ()
+        assert self._records is not None
+        self._refused = {}
+        rules = state.in_force.policy.repair
+        begun = tuple(
+            surge
+            for surge in find_surges(cycle.fates, cycle.snapshot, rules, self._records, self._clocks.now())
+            if self._may_begin(surge)
+        )
+        if begun and self._store((*self._records, *begun)):
+            return ()
+        self._begun_of = cycle
+        for surge in begun:
+            _log.info("surge begins", workload=str(surge.workload), namespace=surge.namespace, added=surge.added)
+        return begun
+
+    def _may_begin(self, surge: Surge) -> bool:
+        """Return whether a workload is as it was planned and nobody else declares its replicas."""
+        try:
+            read = self._cluster.read_scale(surge.workload)
+        except ReadFailedError as error:
+            _log.info("surge not begun", workload=str(surge.workload), why=str(error))
+            return False
+        if read is None or (read.uid, read.replicas) != (surge.uid, surge.count):
+            return False
+        rules = self._get_state().in_force.policy.repair
+        declaring = (*read.appliers, *(() if surge.namespace in rules.namespaces else read.marks))
+        if declaring:
+            why = f"{', '.join(declaring)} declares its replicas"
+            self._refused[surge.uid] = Refused(surge.workload, why)
+            _log.info("surge not begun", workload=str(surge.workload), why=why)
+        return not declaring
+
+    # Go on
+
+    def _go_on(self, surge: Surge, snapshot: Snapshot, state: LoopState, now: datetime) -> UnderWay | Ended:
+        """Do what is next for a surge; return what is said of it."""
+        act = follow(surge, snapshot, state.in_force.policy.repair, now)
+        match act:
+            case Wait(why):
+                return UnderWay(surge, f"until {why}")
+            case Mark(pod, cost):
+                patch = PodPatch(
+                    namespace=pod.namespace,
+                    name=pod.name,
+                    uid=pod.uid,
+                    resource_version=pod.resource_version,
+                    cost=cost,
+                )
+                obstacle = self._check_restriction(patch) or self._find_last_obstacle()
+                answer = self._cluster.patch_cost(patch) if not obstacle else None
+                failed = answer is not None and answer.result is PatchResult.FAILED
+                return UnderWay(surge, obstacle or (answer.message if answer is not None and failed else ""))
+            case Scale(before, after):
+                return UnderWay(surge, self._scale(surge, before, after))
+            case Store(following):
+                lagging = self._is_lagging(surge, snapshot)
+                problem = lagging or self._find_last_obstacle() or self._replace(surge, following)
+                return UnderWay(surge if problem else following, problem)
+            case Close(ending):
+                problem = self._replace(surge, None)
+                return UnderWay(surge, problem) if problem else Ended(surge, ending)
+
+    def _scale(self, surge: Surge, before: int, after: int) -> str:
+        """Change the replicas; return why that was not done, "" if it was."""
+        try:
+            read = self._cluster.read_scale(surge.workload)
+        except ReadFailedError as error:
+            return str(error)
+        if read is None or (read.uid, read.replicas) != (surge.uid, before):
+            return ""  # it is done already, or somebody else has scaled it: the next look says which
+        obstacle = self._find_last_obstacle()
+        if obstacle:
+            return obstacle
+        answer = self._cluster.set_replicas(surge.workload, read, after)
+        _log.info("scaled", workload=str(surge.workload), namespace=surge.namespace, to=after, result=answer.result)
+        return answer.message if answer.result not in {ScaleResult.SCALED, ScaleResult.CONFLICT} else ""
+
+    def _is_lagging(self, surge: Surge, snapshot: Snapshot) -> str:
+        """Return that the view is behind the API server, "" where it is not."""
+        known = snapshot.workload.get(surge.uid)
+        try:
+            read = self._cluster.read_scale(surge.workload)
+        except ReadFailedError as error:
+            return str(error)
+        shown = None if known is None else (known.uid, known.replicas)
+        there = None if read is None or read.uid != surge.uid else (read.uid, read.replicas)
+        if shown != there:
+            return "the view of the cluster catches up"
+        return ""
+
+    def _find_obstacle(self, state: LoopState) -> str:
+        """Return why nothing may be written now, as far as that is known, "" if it may be."""
+        if state.process.furthest_mode is Mode.OBSERVE:
+            return "this process may only observe (--mode Observe)"
+        if state.in_force.pause is not None:
+            return state.in_force.pause.message
+        if state.mode is Mode.OBSERVE:
+            return "mode is Observe"
+        if state.leadership.stopping or self._ending.is_set() or not self._may_act(state.leadership.term):
+            return "this process ends, or does not lead any more"
+        staleness = self._cluster.staleness()
+        return f"the view of the cluster is out of date: {staleness}" if staleness else ""
+
+    def _find_last_obstacle(self) -> str:
+        """Return why nothing may be written right now; no other request makes its answer old."""
+        obstacle = self._find_obstacle(self._get_state())
+        if obstacle:
+            return obstacle
+        try:
+            pause = self._kill_switch.read()
+        except ReadFailedError as error:
+            return f"the kill switch cannot be read: {error}"
+        return "" if pause is None else pause.message
+
+    def _check_restriction(self, patch: PodPatch) -> str:
+        """Return why this identity might change more of pods than deletion costs, "" if it is proved that it cannot."""
+        now = self._clocks.monotonic()
+        if self._checked_at is None or self._check_failed or now - self._checked_at >= _CHECK_EVERY:
+            self._checked_at = now
+            self._check_failed = self._cluster.find_missing_restriction(patch.namespace, patch.name)
+        return self._check_failed
+
+    def _publish(
+        self,
+        under_way: tuple[UnderWay, ...],
+        ended: tuple[Ended, ...],
+        stopped: str,
+        begun: tuple[Surge, ...] = (),
+    ) -> None:
+        report = SurgeReport(under_way, ended, tuple(self._refused.values()), stopped, begun)
+        for surge, ending in ended:
+            _log.info("surge ended", workload=str(surge.workload), namespace=surge.namespace, ending=ending)
+        if report != self._report or ended or begun:
+            self._report = report
+            self._tell(SurgesReported(report=report))

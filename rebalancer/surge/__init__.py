@@ -1,0 +1,1 @@
+"""Surges: repairs that add pods to a workload before others go, so that none is ever missing."""

@@ -1,0 +1,59 @@
+"""Which surges begin: those of a cycle's plan that nothing keeps back but that pods are added first."""
+
+from collections.abc import Collection, Iterator
+from datetime import datetime
+
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.planning.adding_first import AddedFirst
+from rebalancer.planning.eviction import Eviction
+from rebalancer.planning.fates import Fates
+from rebalancer.policy import RepairBy
+from rebalancer.surge.record import MOST_SURGES, Marked, Surge
+
+
+def find_surges(
+    fates: Fates, snapshot: Snapshot, rules: RepairBy, known: Collection[Surge], now: datetime
+) -> Iterator[Surge]:
+    """Yield the surges that may begin, in the order of the plan; of a workload with one no other begins."""
+    busy = {one.uid for one in known}
+    room = MOST_SURGES - len(busy)
+    for evictions in _complete_steps(fates):
+        if not room:
+            return
+        surge = _make(evictions, snapshot, rules, now)
+        if surge is not None and surge.uid not in busy:
+            busy.add(surge.uid)
+            room -= 1
+            yield surge
+
+
+def _complete_steps(fates: Fates) -> Iterator[tuple[Eviction, ...]]:
+    """Yield the victims of each repair that adds first, where all of them may go."""
+    waiting: dict[str, list[Eviction]] = {}
+    for fate in fates.waiting:
+        if isinstance(fate.refusal, AddedFirst):
+            waiting.setdefault(fate.eviction.group, []).append(fate.eviction)
+    for evictions in waiting.values():
+        if len(evictions) == evictions[0].repair.added:
+            yield tuple(evictions)
+
+
+def _make(evictions: tuple[Eviction, ...], snapshot: Snapshot, rules: RepairBy, now: datetime) -> Surge | None:
+    first = evictions[0]
+    owner = snapshot.owner_of(first.pod)
+    if owner is None:
+        return None
+    top = snapshot.top_of(owner)
+    return Surge(
+        namespace=top.namespace,
+        kind=top.kind,
+        name=top.name,
+        uid=top.uid,
+        owner=owner.uid,
+        group=first.group,
+        count=top.replicas,
+        added=first.repair.added,
+        victims=tuple(Marked(one.pod.uid, one.pod.name) for one in evictions),
+        begun=now,
+        until=now + rules.timeout,
+    )

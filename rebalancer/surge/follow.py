@@ -1,0 +1,222 @@
+"""What is to be done next for a surge, by its record and the cluster as it is: whoever leads, whatever has died.
+
+    Marking ──► Adding ──► Waiting ──► Removing ──► Unmarking ──► closed
+       │           ╰──────────┴──► TakingBack ──────────╯
+       ╰─────────────────────────────────────────────────╯ (nothing was added)
+
+Nothing is remembered but the record. `spec.replicas` is `count` before the scale-up and after the scale-down, and
+`count + added` in between; any other number is somebody else's, and stands. A phase is stored before what it does is
+written, so that a number can be told apart: in Adding it is not yet raised, in Waiting somebody has lowered it.
+
+The ReplicaSet controller deletes pods that are not Ready before it looks at any cost, and reads costs from a cache. So
+nothing goes before every pod has been Ready for a while, and some seconds after the last mark.
+"""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import Final, NamedTuple
+
+from msgspec import structs
+
+from rebalancer.model.deletion_costs import SURGE_COST
+from rebalancer.model.pods import Pod
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.workloads import Workload
+from rebalancer.policy import RepairBy
+from rebalancer.surge.record import Ending, Phase, Surge
+
+CACHE_LAG: Final = timedelta(seconds=10)
+"""After the last mark: the ReplicaSet controller has seen it by then."""
+
+
+class Store(NamedTuple):
+    """Store the record as it is to be from now on, and look again."""
+
+    surge: Surge
+
+
+class Mark(NamedTuple):
+    """Give this pod a deletion cost, None: remove the own one."""
+
+    pod: Pod
+    cost: int | None
+
+
+class Scale(NamedTuple):
+    """Change the workload's replicas, if they are still as many as they were."""
+
+    before: int
+    after: int
+
+
+class Close(NamedTuple):
+    """Forget the record: nothing of the surge is left."""
+
+    ending: Ending
+
+
+class Wait(NamedTuple):
+    """Do nothing yet; `why` says what is waited for, as the end of "it waits until …"."""
+
+    why: str
+
+
+Act = Store | Mark | Scale | Close | Wait
+
+
+def follow(surge: Surge, snapshot: Snapshot, rules: RepairBy, now: datetime) -> Act:
+    """Return what is to be done next."""
+    seen = _Seen(surge, snapshot)
+    if surge.phase is Phase.UNMARKING:
+        return _unmark(surge, seen)
+    ended = _find_ending(surge, seen, rules, now)
+    if ended is not None:
+        return ended
+    match surge.phase:
+        case Phase.MARKING:
+            return _mark(surge, seen, now)
+        case Phase.ADDING:
+            return _add(surge, seen)
+        case Phase.WAITING:
+            return _await_ready(surge, seen, rules, now)
+        case Phase.REMOVING:
+            return _remove(surge, seen, rules, now)
+        case _:
+            return _take_back(surge, seen)
+
+
+class _Seen:
+    """What a snapshot shows of a surge."""
+
+    def __init__(self, surge: Surge, snapshot: Snapshot) -> None:
+        self._surge = surge
+        self._snapshot = snapshot
+        self.workload: Workload | None = snapshot.workload.get(surge.uid)
+        pods = tuple(snapshot.pods_of.get(surge.owner, ()))
+        self.pods: Sequence[Pod] = pods
+        self.living = [pod for pod in pods if not pod.terminating and not pod.finished]
+        self.marked = [pod for pod in self.living if pod.own_deletion_cost == SURGE_COST]
+
+    @property
+    def replicas(self) -> int:
+        """How many the workload wants."""
+        assert self.workload is not None
+        return self.workload.replicas
+
+    @property
+    def victims(self) -> Iterator[Pod]:
+        """Those of them that live."""
+        uids = {one.uid for one in self._surge.victims}
+        return (pod for pod in self.living if pod.uid in uids)
+
+    @property
+    def is_rolled_out(self) -> bool:
+        """Whether pods of another template are made, or the owner of these is gone."""
+        owner = self._snapshot.workload.get(self._surge.owner)
+        if owner is None or self.workload is None:
+            return True
+        others = self._snapshot.owned_by.get(self.workload.uid, ())
+        return any(one.uid != owner.uid and one.replicas for one in others) or self._has_other_template(owner)
+
+    def _has_other_template(self, owner: Workload) -> bool:
+        top = self.workload
+        if top is None or top.uid == owner.uid or top.template is None or owner.template is None:
+            return False
+        return top.template.spec != owner.template.spec
+
+    @property
+    def is_autoscaled(self) -> bool:
+        """Whether an autoscaler sets its replicas."""
+        name = self._surge.namespace, self._surge.kind, self._surge.name
+        return any((one.namespace, one.target_kind, one.target_name) == name for one in self._snapshot.autoscalers)
+
+    def find_unready(self, rules: RepairBy, now: datetime) -> str:
+        """Return which pods are not all there and Ready for long enough, "" if all are."""
+        if len(self.living) != self._surge.most:
+            return f"it has {self._surge.most} pods, of which there are {len(self.living)}"
+        unready = sorted(pod.name for pod in self.living if not pod.ready)
+        if unready:
+            return f"pod {unready[0]} is Ready" + (f", and {len(unready) - 1} more" if unready[1:] else "")
+        fresh = [pod for pod in self.living if pod.ready_since is None or now - pod.ready_since < rules.settle]
+        return f"pod {fresh[0].name} has been Ready for repair.settle" if fresh else ""
+
+
+def _find_ending(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime) -> Act | None:
+    """Return what ends a surge from outside, None where nothing does."""
+    if seen.workload is None:
+        return _end(surge, Ending.WORKLOAD_GONE)
+    if seen.replicas not in {surge.count, surge.most}:
+        return _end(surge, Ending.SCALED)
+    if surge.phase is Phase.WAITING and seen.replicas == surge.count:
+        return _end(surge, Ending.SCALED)
+    if seen.is_autoscaled:
+        return _end(surge, Ending.AUTOSCALED)
+    if surge.phase is Phase.TAKING_BACK or (surge.phase is Phase.REMOVING and seen.replicas == surge.count):
+        return None
+    if seen.is_rolled_out:
+        return _give_up(surge, Ending.ROLLED_OUT)
+    if not rules.adds_in(surge.namespace):
+        return _give_up(surge, Ending.NOT_WANTED)
+    return _give_up(surge, Ending.TIMED_OUT) if now >= surge.until else None
+
+
+def _end(surge: Surge, ending: Ending) -> Store:
+    return Store(structs.replace(surge, phase=Phase.UNMARKING, ending=ending))
+
+
+def _give_up(surge: Surge, ending: Ending) -> Store:
+    return Store(structs.replace(surge, phase=Phase.TAKING_BACK, ending=ending))
+
+
+def _mark(surge: Surge, seen: _Seen, now: datetime) -> Act:
+    victims = list(seen.victims)
+    if len(victims) < len(surge.victims) or not all(pod.ready for pod in victims):
+        return _end(surge, Ending.VICTIM_GONE)
+    unmarked = next((pod for pod in victims if pod.own_deletion_cost != SURGE_COST), None)
+    if unmarked is not None:
+        return Mark(unmarked, SURGE_COST)
+    return Store(structs.replace(surge, phase=Phase.ADDING, marked=now))
+
+
+def _add(surge: Surge, seen: _Seen) -> Act:
+    if seen.replicas == surge.count:
+        return Scale(surge.count, surge.most)
+    return Store(structs.replace(surge, phase=Phase.WAITING))
+
+
+def _await_ready(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime) -> Act:
+    if len(list(seen.victims)) < len(surge.victims):
+        return _give_up(surge, Ending.VICTIM_GONE)
+    unready = seen.find_unready(rules, now)
+    if unready:
+        return Wait(unready)
+    unmarked = next((pod for pod in seen.victims if pod.own_deletion_cost != SURGE_COST), None)
+    if unmarked is not None:
+        return _give_up(surge, Ending.UNMARKED)
+    if surge.marked is None or now - surge.marked < CACHE_LAG:
+        return Wait("the ReplicaSet controller has seen the deletion costs")
+    return Store(structs.replace(surge, phase=Phase.REMOVING))
+
+
+def _remove(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime) -> Act:
+    if seen.replicas == surge.most:
+        # A pod that is not Ready any more would go in place of a marked one.
+        if seen.find_unready(rules, now):
+            return Store(structs.replace(surge, phase=Phase.WAITING))
+        return Scale(surge.most, surge.count)
+    if len(seen.living) > surge.count:
+        return Wait("the surplus pods are deleted")
+    return _end(surge, Ending.MISPREDICTED if any(True for _ in seen.victims) else Ending.DONE)
+
+
+def _take_back(surge: Surge, seen: _Seen) -> Act:
+    if seen.replicas == surge.most:
+        return Scale(surge.most, surge.count)
+    return Store(structs.replace(surge, phase=Phase.UNMARKING))
+
+
+def _unmark(surge: Surge, seen: _Seen) -> Act:
+    if seen.marked:
+        return Mark(seen.marked[0], None)
+    assert surge.ending is not None, "a surge that ends has an ending"
+    return Close(surge.ending)

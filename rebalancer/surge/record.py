@@ -1,0 +1,112 @@
+"""The record of a surge, stored before anything is written: whoever leads next goes on with it or takes it back.
+
+All records are one text in a ConfigMap of their own, in which nothing else is stored and from which nothing is trimmed.
+"""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final, Self
+
+import msgspec
+from msgspec import Struct
+
+from rebalancer.model.moments import Moment
+from rebalancer.model.moves import Reference
+
+RECORDS_KEY: Final = "surges.json"
+
+MOST_SURGES: Final = 100
+"""Surges that are under way at once: a record has some 300 bytes and 80 more for each of ten victims at most."""
+
+
+class Phase(StrEnum):
+    """What is done next. Each is stored before it begins."""
+
+    MARKING = "Marking"
+    """The victims get the lowest deletion cost."""
+    ADDING = "Adding"
+    """The workload is scaled up."""
+    WAITING = "Waiting"
+    """All pods are to be Ready for `repair.settle`."""
+    REMOVING = "Removing"
+    """The workload is scaled down to what it had."""
+    TAKING_BACK = "TakingBack"
+    """The same, although not all are Ready: the surplus pods go."""
+    UNMARKING = "Unmarking"
+    """Marks that are left are removed."""
+
+
+class Ending(StrEnum):
+    """How a surge ended; `sentence` says it to people."""
+
+    sentence: str
+
+    def __new__(cls, value: str, sentence: str) -> Self:
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.sentence = sentence
+        return member
+
+    DONE = "Done", "the marked pods are gone, and all others stayed"
+    MISPREDICTED = "Mispredicted", "another pod than a marked one is gone"
+    TIMED_OUT = "TimedOut", "not all pods were Ready within repair.timeout; the added ones were taken back"
+    ROLLED_OUT = "RolledOut", "a rollout began; the added pods were taken back"
+    SCALED = "Scaled", "somebody else has scaled the workload, and that number stands"
+    AUTOSCALED = "Autoscaled", "an autoscaler sets the number of replicas now"
+    VICTIM_GONE = "VictimGone", "a marked pod was gone, not Ready or terminating before pods were added"
+    UNMARKED = "Unmarked", "somebody else has changed the deletion cost of a marked pod; the added pods were taken back"
+    WORKLOAD_GONE = "WorkloadGone", "the workload is gone, or another one has its name"
+    NOT_WANTED = "NotWanted", "the policy does not add pods there any more; the added ones were taken back"
+
+
+class Marked(Struct, frozen=True, array_like=True):
+    """A pod that is to go."""
+
+    uid: str
+    name: str
+
+
+class Surge(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """A surge of the workload with this UID from `count` replicas to `added` more, by the pods of `owner`, until then.
+
+    `group` is the component that it repairs. `marked` is when the last victim was marked, as far as that has been seen.
+    `ending` says how it ends, once that is decided.
+    """
+
+    namespace: str
+    kind: str
+    name: str
+    uid: str
+    owner: str
+    group: str
+    count: int
+    added: int
+    victims: tuple[Marked, ...]
+    begun: Moment
+    until: Moment
+    phase: Phase = Phase.MARKING
+    marked: Moment | None = None
+    ending: Ending | None = None
+
+    @property
+    def workload(self) -> Reference:
+        """The workload by its name."""
+        return Reference(self.namespace, self.kind, self.name)
+
+    @property
+    def most(self) -> int:
+        """How many replicas it has with the added ones."""
+        return self.count + self.added
+
+
+_DECODER: Final = msgspec.json.Decoder(tuple[Surge, ...])
+
+
+def encode_surges(surges: Iterable[Surge]) -> str:
+    """Return the text that is stored, the oldest first."""
+    return msgspec.json.encode(sorted(surges, key=lambda one: (one.begun, one.uid))).decode()
+
+
+def decode_surges(text: str) -> tuple[Surge, ...]:
+    """Return the stored surges; raise msgspec.DecodeError where the text is damaged."""
+    return _DECODER.decode(text) if text.strip() else ()

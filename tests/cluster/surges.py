@@ -1,0 +1,135 @@
+"""Violated Deployments on the real control plane, side by side, and what the watch saw of their pods."""
+
+import json
+import random
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rebalancer.planning.single_class.minimum import min_evictions
+from rebalancer.planning.steps.additions import addition_step
+from rebalancer.planning.steps.tree_moves import TreeState
+from tests.control_plane.api import Api
+from tests.control_plane.layout import Workload, deployment, node, pdb, spread
+from tests.control_plane.manifests import HOSTNAME, ZONE
+from tests.control_plane.resources import Manifest
+from tests.control_plane.stages import READY_AFTER
+from tests.planning.states import CACHE, Counts, bounds, satisfied, state
+
+LOT: Final = "lot"
+
+
+@dataclass(frozen=True)
+class Lot:
+    """A Deployment on nodes of its own, in a namespace of its own: `counts` are its pods by node, a list per zone."""
+
+    name: str
+    counts: Counts
+    zone: int
+    host: int
+    budget: int
+    ready_after: int
+
+    @property
+    def wanted(self) -> int:
+        """How many pods it asks for."""
+        return sum(map(sum, self.counts))
+
+    @property
+    def nodes(self) -> Mapping[str, int]:
+        """Its nodes, and how many pods they hold at the beginning."""
+        return {
+            f"{self.name}-{place}-{number}": held
+            for place, zone in enumerate(self.counts)
+            for number, held in enumerate(zone)
+        }
+
+    def parts(self) -> Iterator[Manifest | Workload]:
+        """Yield what is laid out."""
+        for name in self.nodes:
+            yield node(name, zone=name.rpartition("-")[0], labels={LOT: self.name})
+        labels = {"app": self.name}
+        yield deployment(
+            "web",
+            self.nodes,
+            namespace=self.name,
+            labels=labels,
+            annotations={READY_AFTER: f"{self.ready_after}s"},
+            nodeSelector={LOT: self.name},
+            topologySpreadConstraints=[
+                spread(ZONE, labels=labels, max_skew=self.zone),
+                spread(HOSTNAME, labels=labels, max_skew=self.host),
+            ],
+        )
+        yield pdb("web", labels, namespace=self.name, max_unavailable=self.budget)
+
+    def now(self, api: Api) -> Counts:
+        """Return its pods as they are."""
+        pods = api.list(f"/api/v1/namespaces/{self.name}/pods")
+        on = Counter(pod["spec"].get("nodeName") for pod in pods if "deletionTimestamp" not in pod["metadata"])
+        assert None not in on, f"{self.name}: a pod is pending"
+        return [
+            [on[f"{self.name}-{place}-{number}"] for number in range(len(zone))]
+            for place, zone in enumerate(self.counts)
+        ]
+
+    def is_satisfied(self, counts: Counts) -> bool:
+        """Return whether both constraints hold."""
+        return satisfied(counts, self.zone, self.host)
+
+    def promises(self, counts: Counts, most: int) -> bool:
+        """Return whether the planner has a step that adds first."""
+        return bool(addition_step(TreeState(state(counts)), bounds(self.zone, self.host), most, CACHE).victims)
+
+
+def draw_lots(number: int, seed: int, most: int, pods: int = 12) -> list[Lot]:
+    """Draw violated lots that a placement satisfies, half with a budget that allows nothing."""
+    chance = random.Random(seed)
+    lots: list[Lot] = []
+    while len(lots) < number:
+        counts = [[chance.randint(0, 4) for _ in range(chance.randint(1, 3))] for _ in range(chance.randint(2, 3))]
+        zone, host = chance.randint(1, 2), chance.randint(1, 3)
+        lot = Lot(f"s{seed}-{len(lots)}", counts, zone, host, len(lots) % 2, chance.randint(2, 6))
+        least = min_evictions(state(counts), bounds(zone, host), 0, CACHE)
+        if 2 <= lot.wanted <= pods and least and lot.promises(counts, most):
+            lots.append(lot)
+    return lots
+
+
+@dataclass
+class Seen:
+    """What the watch saw of the pods of a namespace: the fewest that were Ready, and the most that lived."""
+
+    least_ready: int
+    most_alive: int
+
+
+def watch_pods(api: Api, begun: Mapping[str, Any], wanted: Mapping[str, int]) -> Mapping[str, Seen]:
+    """Replay all events of pods since they were listed as `begun`, with their resourceVersion."""
+    parameters = {"watch": "true", "resourceVersion": begun["metadata"]["resourceVersion"], "timeoutSeconds": "8"}
+    events = map(json.loads, api.stream("/api/v1/pods", parameters))
+    pods: dict[str, dict[str, bool]] = {name: {} for name in wanted}
+    for pod in begun["items"]:
+        if pod["metadata"]["namespace"] in pods:
+            pods[pod["metadata"]["namespace"]][pod["metadata"]["uid"]] = is_ready(pod)
+    seen = {name: Seen(sum(known.values()), len(known)) for name, known in pods.items()}
+    for event in events:
+        pod = event["object"]
+        space, uid = pod["metadata"].get("namespace", ""), pod["metadata"]["uid"]
+        if space not in seen:
+            continue
+        known = pods[space]
+        if event["type"] == "DELETED" or "deletionTimestamp" in pod["metadata"]:
+            known.pop(uid, None)
+        else:
+            known[uid] = is_ready(pod)
+        seen[space].most_alive = max(seen[space].most_alive, len(known))
+        seen[space].least_ready = min(seen[space].least_ready, sum(known.values()))
+    return seen
+
+
+def is_ready(pod: Mapping[str, Any]) -> bool:
+    """Return whether a pod is Ready."""
+    conditions = pod.get("status", {}).get("conditions") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)

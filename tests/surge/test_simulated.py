@@ -1,0 +1,231 @@
+"""Surges in the simulated cluster: no pod is ever missing, whatever dies or interferes, and nothing of them is left."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import structs
+
+from rebalancer.admission.pause import Pause
+from rebalancer.controller.state import ApprovalRead, PauseRead, PolicyLoaded
+from rebalancer.model.cluster import Autoscaler
+from rebalancer.model.deletion_costs import SURGE_COST
+from rebalancer.model.moves import Reference
+from rebalancer.policy import Mode, RepairBy, RepairMethod
+from rebalancer.simulator import ZONE, RollingUpdate
+from rebalancer.surge.record import Ending, Phase
+from tests.controller.simulated import skewed
+from tests.drawing import examples
+from tests.surge.play import Play, Watched, pods, surging
+
+Counts = Sequence[Sequence[int]]
+
+layouts = st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=3), min_size=2, max_size=3).filter(
+    lambda counts: 2 <= sum(map(sum, counts)) <= 12
+)
+
+
+def play(counts: Counts, zone: int = 1, host: int = 1, most: int = 2, budget: int | None = 0, seed: int = 1) -> Play:
+    cluster = Watched(skewed(counts, zone, host, budget=budget).snapshot(), seed=seed)
+    return Play(cluster, surging(most))
+
+
+def check(played: Play, wanted: int, most: int) -> None:
+    """No pod was missing, never more were added than may be, none was evicted, and nothing is left."""
+    assert played.least_ready >= wanted
+    assert played.most_alive <= wanted + most
+    assert played.simulation.observer.answers == []
+    assert_nothing_left(played)
+
+
+def assert_nothing_left(played: Play) -> None:
+    assert played.records == ()
+    assert not any(pod.own_deletion_cost == SURGE_COST for pod in pods(played.cluster.snapshot(played.cluster.now)))
+
+
+def replicas(played: Play) -> int:
+    snapshot = played.cluster.snapshot(played.cluster.now)
+    return next(one.replicas for one in snapshot.workloads if one.kind == "Deployment")
+
+
+def zone_counts(played: Play) -> list[int]:
+    snapshot = played.cluster.snapshot(played.cluster.now)
+    counts = {node.labels[ZONE]: 0 for node in snapshot.nodes}
+    for pod in pods(snapshot):
+        counts[snapshot.node[pod.node or ""].labels[ZONE]] += 1
+    return sorted(counts.values())
+
+
+@given(layouts, st.integers(1, 2), st.integers(1, 3), st.integers(1, 3), st.integers(0, 99))
+@examples(60)
+def test_no_pod_is_ever_missing_and_each_surge_ends_as_predicted(
+    counts: Counts, zone: int, host: int, most: int, seed: int
+) -> None:
+    """By a budget that allows nothing; what the planner has promised is repaired."""
+    wanted = sum(map(sum, counts))
+    played = play(counts, zone, host, most, seed=seed)
+    played.seconds(60 * (1 + wanted))
+    while played.records:
+        played.seconds(1)
+    check(played, wanted, most)
+    assert {one.ending for one in played.ended} <= {Ending.DONE}
+    assert replicas(played) == wanted
+
+
+HALF = [[3, 2], [1, 0], [0, 0]]
+
+
+def test_a_surge_with_two_pods_at_once() -> None:
+    played = play(HALF)
+    played.seconds(200)
+    check(played, 6, 2)
+    assert zone_counts(played) == [2, 2, 2]
+    assert [(one.surge.added, one.ending) for one in played.ended] == [(2, "Done"), (1, "Done")]
+
+
+def count_writes() -> int:
+    played = play(HALF)
+    played.seconds(200)
+    return played.cluster.writes
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_whoever_leads_next_goes_on_whatever_write_the_last_one_died_at(*, after: bool) -> None:
+    """Right before each write, and right after it, before its answer is known."""
+    writes = count_writes()
+    assert writes > 15
+    for number in range(1, writes + 1):
+        played = play(HALF)
+        played.cluster.dies_at, played.cluster.dies_after = number, after
+        played.seconds(230)
+        check(played, 6, 2)
+        assert zone_counts(played) == [2, 2, 2], number
+        assert replicas(played) == 6, number
+
+
+def begun(phase: Phase, most: int = 2) -> Play:
+    """Return a play in which a surge has come to a phase."""
+    played = play(HALF, most=most)
+    for _ in range(60):
+        played.seconds(1)
+        if any(one.phase is phase for one in played.records):
+            return played
+    raise AssertionError(f"no surge came to {phase}")
+
+
+def scale(played: Play, number: int) -> None:
+    played.cluster.scale("default", "Deployment", "web", number)
+
+
+@pytest.mark.parametrize("phase", [Phase.MARKING, Phase.WAITING])
+@pytest.mark.parametrize("number", [3, 5, 12])
+def test_the_number_of_somebody_else_stands(phase: Phase, number: int) -> None:
+    """And nothing of the surge is left, also where it comes right after the scale-up."""
+    played = begun(phase)
+    scale(played, number)
+    played.seconds(5)
+    assert Ending.SCALED in {one.ending for one in played.ended}
+    stop(played)
+    assert replicas(played) == number
+    assert_nothing_left(played)
+
+
+def stop(played: Play) -> None:
+    """Let the policy add nothing any more, and what is under way end."""
+    rules = RepairBy(method=RepairMethod.EVICT)
+    policy = played.policy.model_copy(update={"repair": rules})
+    played.simulation.runner.tell(PolicyLoaded(policy=policy))
+    played.simulation.runner.drain()
+    played.seconds(40, cycle=10**6)
+
+
+def test_a_pause_sends_nothing_and_the_surplus_stays_until_it_ends() -> None:
+    played = begun(Phase.WAITING)
+    played.cluster.pause = Pause(by="alice")
+    played.simulation.runner.tell(PauseRead(pause=played.cluster.pause))
+    played.simulation.runner.drain()
+    writes = played.cluster.writes
+    played.seconds(60)
+    assert (played.cluster.writes, replicas(played)) == (writes, 8)
+    said = played.simulation.runner.state.reported.surges
+    assert "alice" in said.stopped
+    played.cluster.pause = None
+    played.simulation.runner.tell(PauseRead(pause=None))
+    played.simulation.runner.drain()
+    played.seconds(200)
+    check(played, 6, 2)
+
+
+def test_added_pods_that_never_become_ready_are_taken_back() -> None:
+    """The new one goes first, since it is not Ready: the marked one stays."""
+    played = begun(Phase.ADDING)
+    for node in played.cluster.snapshot(played.cluster.now).nodes:
+        played.cluster.nodes.cordon(node.name)
+    played.seconds(200)
+    assert Ending.TIMED_OUT in {one.ending for one in played.ended}
+    assert played.least_ready >= 6
+    assert replicas(played) == 6
+    assert_nothing_left(played)
+
+
+def test_a_policy_that_does_not_add_there_any_more_takes_back() -> None:
+    played = begun(Phase.WAITING)
+    stop(played)
+    assert {one.ending for one in played.ended} == {Ending.NOT_WANTED}
+    assert (replicas(played), played.least_ready) == (6, 6)
+    assert_nothing_left(played)
+
+
+def test_an_autoscaler_that_appears_has_the_last_word() -> None:
+    played = begun(Phase.WAITING)
+    scaler = Autoscaler(namespace="default", name="web", target_kind="Deployment", target_name="web")
+    played.cluster.autoscalers = (scaler,)
+    played.seconds(5)
+    assert [one.ending for one in played.ended] == [Ending.AUTOSCALED]
+    assert replicas(played) == 8
+    assert_nothing_left(played)
+
+
+@pytest.mark.parametrize("phase", [Phase.MARKING, Phase.WAITING])
+def test_a_rollout_that_begins_has_its_replicas_back_at_once(phase: Phase) -> None:
+    """And its new pods have no mark: what the update ends with is what was asked for."""
+    played = begun(phase)
+    workload = next(one for one in played.cluster.snapshot(played.cluster.now).workloads if one.kind == "Deployment")
+    assert workload.template is not None
+    spec = structs.replace(workload.template.spec, images=("another",))
+    played.cluster.roll_out(
+        Reference("default", "Deployment", "web"),
+        structs.replace(workload.template, spec=spec),
+        RollingUpdate(1, 0),
+    )
+    for _ in range(4):
+        played.seconds(1, cycle=10**6)
+    assert replicas(played) == 6
+    stop(played)
+    played.seconds(200, cycle=10**6)
+    assert {one.ending for one in played.ended} == {Ending.ROLLED_OUT}
+    assert played.least_ready >= 6
+    assert_nothing_left(played)
+
+
+def test_in_mode_approve_a_surge_begins_once_somebody_approves_it() -> None:
+    """What is approved are the pods that go."""
+    played = play(HALF)
+    policy = played.policy.model_copy(update={"mode": Mode.APPROVE})
+    runner = played.simulation.runner
+    runner.tell(PolicyLoaded(policy=policy))
+    runner.drain()
+    played.seconds(30)
+    proposal = runner.state.memory.proposal
+    assert proposal is not None
+    assert (len(proposal.uids), played.cluster.writes, replicas(played)) == (2, 0, 6)
+    runner.tell(ApprovalRead(approved=proposal.hash))
+    runner.drain()
+    played.seconds(60)
+    check(played, 6, 2)
+    assert [one.ending for one in played.ended] == [Ending.DONE]
+    assert {one.uid for one in played.ended[0].surge.victims} == set(proposal.uids)
+    following = runner.state.memory.proposal
+    assert following is not None
+    assert not following.approved
