@@ -39,7 +39,8 @@ class Acting:
     def admit(self, evaluation: Evaluation) -> Plan:
         """Return the plan as it carries it out: what it does not send in its next cycle waits."""
         plan = foretell_plan(evaluation, self.status) if self.status is not None else evaluation.plan
-        return structs.replace(plan, fates=add_first(plan.fates))
+        adds = any(eviction.repair.added for eviction in plan.fates.going)
+        return structs.replace(plan, fates=add_first(plan.fates)) if adds else plan
 
     def remember(self, snapshot: Snapshot) -> Memory:
         """Return what the next leader will know of the cluster.
