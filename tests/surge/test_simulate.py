@@ -1,5 +1,6 @@
 """`simulate` plays surges to their end, and tells them."""
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -7,10 +8,12 @@ import pytest
 from rebalancer.cli import main as entry
 from rebalancer.cli.errors import Exit
 from rebalancer.scheduling.profile import DEFAULT_PROFILE
+from rebalancer.simulator import ZONE
 from rebalancer.simulator.changes import parse_change
 from rebalancer.simulator.play import Outcome, Play
 from rebalancer.simulator.scenario import shipped_scenario
 from rebalancer.simulator.story import Story
+from tests.build import a_cluster
 from tests.cli.files import write_list, write_policy
 from tests.simulator.test_play import by_zone
 from tests.surge.build import blocked_cluster, surging
@@ -61,6 +64,14 @@ def test_a_step_that_ends_with_a_surge_counts_its_pods() -> None:
     outcome = a_play("6", "9").run()
     assert outcome.settled
     assert [step.surged for step in outcome.steps] == [3, 0]
+
+
+def test_nothing_is_over_while_added_pods_wait() -> None:
+    """However long that is without a change, and although nothing looks violated beside the added pod."""
+    blueprint = a_cluster("ab", 1, {"a-1": 2, "b-1": 0}, spread={ZONE: 1})
+    policy = surging(settle=timedelta(minutes=7))
+    outcome = Play(blueprint.snapshot(), policy, seed=1, profile=DEFAULT_PROFILE).run()
+    assert (outcome.surged, outcome.settled, by_zone(outcome)) == (1, True, {"a": 1, "b": 1})
 
 
 def test_equal_arguments_play_equal_surges() -> None:
