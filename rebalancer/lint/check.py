@@ -13,6 +13,7 @@ from rebalancer.lint.ground import Ground
 from rebalancer.lint.keys import check_keys
 from rebalancer.lint.limit_rules import check_limits
 from rebalancer.lint.manifest import ROOT, Manifest, Manifests
+from rebalancer.lint.others import check_others
 from rebalancer.lint.placement import check_placement
 from rebalancer.lint.refusals import check_refusals
 from rebalancer.lint.rollouts import check_rollouts
@@ -62,7 +63,8 @@ def lint(
         findings += [one for manifest in manifests.workloads for one in check_scale_downs(manifest, ground)]
         missing = list(check_domains(ground))
         known = {one.manifest for one in missing if one.severity is Severity.ERROR}
-        findings += [*missing, *check_placement(ground, known), *check_drain(ground, drained, source)]
+        findings += [*missing, *check_placement(ground, known), *check_others(ground)]
+        findings += check_drain(ground, drained, source)
     return sort_findings(findings)
 
 

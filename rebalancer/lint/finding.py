@@ -116,6 +116,14 @@ class Rule(StrEnum):
         "not-without-a-zone",
         "Once the nodes of a zone are gone, not every pod finds another one, whatever kube-scheduler chooses.",
     )
+    VIOLATES_OTHERS = (
+        "violates-others",
+        (
+            "A hard constraint of a workload that is in no manifest counts the new pods, too; it is satisfied now and "
+            "violated once these are deployed: an error where no placement of them satisfies it, a warning where the "
+            "likeliest one does not."
+        ),
+    )
     DRAIN_NEVER_ENDS = (
         "drain-never-ends",
         (

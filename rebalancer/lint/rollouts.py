@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from rebalancer.lint.finding import Finding, Rule, Severity, set_field
+from rebalancer.lint.finding import Finding, Operation, Rule, Severity, set_field
 from rebalancer.lint.ground import Ground, is_new
 from rebalancer.lint.manifest import Manifest
 from rebalancer.lint.rollout_skew import find_rollout_skew
+from rebalancer.lint.steps import allow_one_more
 from rebalancer.lint.strategy import RollingUpdate, read_rolling_update
 from rebalancer.lint.terms import TEMPLATE_HASH, own_terms, splits_revisions
 from rebalancer.model.loss_phase import Phase
@@ -50,7 +51,7 @@ def _wedged(manifest: Manifest, update: RollingUpdate, ground: Ground | None) ->
             f"{_unavailable(manifest)}, and required anti-affinity over {term.topology_key} keeps it off the "
             f"{plural(replicas, noun)} of the others: it proceeds from {replicas + 1} {noun}s on, and waits for ever "
             f"{fewer}",
-            patch=set_field(manifest, update.unavailable_path, 1),
+            patch=_allow_one(manifest, update, ground) if there in {None, replicas} else (),
         )
 
 
@@ -71,8 +72,15 @@ def _first_step(manifest: Manifest, update: RollingUpdate, ground: Ground) -> It
             path=update.unavailable_path,
             message=f"the rollout does not begin: {_unavailable(manifest)}, and no node takes a new pod beside the "
             f"{plural(manifest.replicas, 'old one')}: {reason}",
-            patch=set_field(manifest, update.unavailable_path, 1),
+            patch=allow_one_more(manifest, ground),
         )
+
+
+def _allow_one(manifest: Manifest, update: RollingUpdate, ground: Ground | None) -> tuple[Operation, ...]:
+    """Return the change by which an old pod makes way for a new one; of a rollout that goes on where that is proved."""
+    if ground is not None and ground.find_rollout(manifest) is not None:
+        return allow_one_more(manifest, ground)
+    return set_field(manifest, update.unavailable_path, 1)
 
 
 def _unavailable(manifest: Manifest) -> str:

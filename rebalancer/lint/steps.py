@@ -69,6 +69,12 @@ def _waiting(manifest: Manifest, ground: Ground) -> Iterator[Finding]:
         )
 
 
+def allow_one_more(manifest: Manifest, ground: Ground) -> tuple[Operation, ...]:
+    """Return the change by which one more pod may be missing, where no way of a rollout that goes on wedges then."""
+    rollout, update = _read_rollout(manifest, ground), read_rolling_update(manifest)
+    return _allow_more(manifest, rollout, update) if rollout is not None and update is not None else ()
+
+
 def _allow_more(manifest: Manifest, rollout: Rollout, update: RollingUpdate) -> tuple[Operation, ...]:
     """Return the change by which one more pod may be missing, where no way wedges then."""
     more = update.unavailable + 1

@@ -102,6 +102,11 @@ class Reasons:
         """The workloads of which a pod finds no node in the order that is played, None where none is."""
         return {workload for workload in self._stuck if workload is not None} if self._is_played else None
 
+    @property
+    def after(self) -> View:
+        """The state after the order that is played."""
+        return self._view
+
     def find(self, workload: Reference) -> Fact:
         """Return why not all pods of a workload come back for certain."""
         kept = sum(one.wanted - one.bound - one.pending for one in self._loss.services if one.workload == workload)

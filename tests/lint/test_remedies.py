@@ -136,3 +136,14 @@ def test_a_patch_leaves_the_nodes_that_another_manifest_needs() -> None:
     (beside,) = [one for one in find(PLACEMENT, cluster, deployment(6, **rules), other) if one.manifest.name == "web"]
     assert [operation.path[-1] for operation in alone.patch] == ["maxSkew"]
     assert [operation.path[-1] for operation in beside.patch] == ["replicas"]
+
+
+def test_a_pod_that_may_be_missing_helps_only_where_then_the_rollout_ends() -> None:
+    """An old pod of 9 of 16 cores makes way for a new one of 10, and for none of 20."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 1)
+    blueprint.deployment("web", namespace="shop", on={"a-1": 1, "b-1": 1, "c-1": 1}, cpu=9_000)
+    for amount, expected in (("10", [[1]]), ("20", [[]])):
+        made = deployment(3, containers=cpu(amount), strategy={"rollingUpdate": {"maxUnavailable": 0}})
+        found = find(Rule.ROLLOUT_WEDGES, blueprint.snapshot(), made)
+        assert [[operation.value for operation in one.patch] for one in found] == expected
