@@ -8,6 +8,7 @@ from rebalancer.lint.budgets import check_budgets
 from rebalancer.lint.constraints import check_constraints
 from rebalancer.lint.domains import check_domains
 from rebalancer.lint.drains import check_drain
+from rebalancer.lint.evictions import check_evictions
 from rebalancer.lint.finding import Finding, Rule, Severity, sort_findings
 from rebalancer.lint.ground import Ground
 from rebalancer.lint.keys import check_keys
@@ -64,7 +65,7 @@ def lint(
         missing = list(check_domains(ground))
         known = {one.manifest for one in missing if one.severity is Severity.ERROR}
         findings += [*missing, *check_placement(ground, known), *check_others(ground)]
-        findings += check_drain(ground, drained, source)
+        findings += [*check_evictions(ground, policy), *check_drain(ground, drained, source)]
     return sort_findings(findings)
 
 

@@ -124,6 +124,13 @@ class Rule(StrEnum):
             "likeliest one does not."
         ),
     )
+    TAKES_EVICTIONS = (
+        "takes-evictions",
+        (
+            "Pods of today violate a limit of the policy, which starts no rollout: how many evictions repair that. Of "
+            "constraints that differ from the live workload's: its rollout places the pods anew, or keeps some back."
+        ),
+    )
     DRAIN_NEVER_ENDS = (
         "drain-never-ends",
         (

@@ -109,6 +109,10 @@ class Ground:
         pods = (pod for uid in owners for pod in self.snapshot.pods_of.get(uid, ()))
         return owner, [pod for pod in pods if not (pod.finished or pod.terminating)]
 
+    def find_live(self, manifest: Manifest) -> Workload | None:
+        """Return the workload of a manifest as the cluster has it, None where it has none."""
+        return self._there.get(reference_of(manifest))
+
     @cached_property
     def settled(self) -> View:
         """The cluster as it is once the pods that are terminating have ended."""

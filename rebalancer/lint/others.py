@@ -10,6 +10,7 @@ Example: zones a, b and c have 1 pod each, maxSkew 1, and the 3 new pods may go 
 Cost: counts of the constraints whose selector matches pods of a manifest, twice.
 """
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -71,13 +72,15 @@ def check_others(ground: Ground) -> Iterator[Finding]:
 
 def _find_shared(ground: Ground) -> Iterator[_Shared]:
     seen = set[tuple[str, EffectiveConstraint]]()
-    changing = [(ref, one) for ref, one in ground.by_workload.items() if ref in ground.changing]
+    changing = defaultdict[str, list[Manifest]](list)
+    for reference in sorted(ground.changing):
+        changing[reference.namespace].append(ground.by_workload[reference])
     for member in members(ground.now) if changing else ():
         sample = member.sample
         if sample is None or member.reference in ground.by_workload:
             continue
         for constraint in constraints_of(sample, ground.now).hard:
-            own = (one for ref, one in changing if ref.namespace == sample.namespace)
+            own = changing.get(sample.namespace, ())
             manifest = next((one for one in own if _counts(constraint, one, ground)), None)
             if manifest is not None and (sample.namespace, constraint) not in seen:
                 seen.add((sample.namespace, constraint))
@@ -99,9 +102,13 @@ def _find_arrivals(shared: _Shared, base: Counts, loss: Loss, bounds: Sequence[B
     values, selector = loss.after.nodes.values(shared.constraint.key), shared.constraint.selector
     for service, bound in zip(loss.services, bounds, strict=True):
         pod = service.sample
-        if pod.namespace != shared.sample.namespace or selector is None or not selector.matches(pod.labels):
+        if pod.namespace != shared.sample.namespace:
             continue
-        if service.bound > service.wanted or has_lower_pods(pod, loss.after):  # a scale-down, or preemption
+        if service.bound > service.wanted:  # a scale-down, of which nobody knows the pods
+            return None
+        if selector is None or not selector.matches(pod.labels):
+            continue
+        if has_lower_pods(pod, loss.after):
             return None
         if service.pending:
             nodes = admissible(pod, loss.after)

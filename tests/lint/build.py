@@ -2,15 +2,19 @@
 
 import copy
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
 import yaml
+from msgspec import structs
 
 from rebalancer.adapters.files.manifests import read_manifests
 from rebalancer.lint.check import lint
 from rebalancer.lint.finding import Finding, Rule
 from rebalancer.lint.manifest import Manifests
+from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.workloads import Workload
 
 HOST = "kubernetes.io/hostname"
 ZONE = "topology.kubernetes.io/zone"
@@ -66,6 +70,21 @@ def budget(name: str = "web", **spec: Any) -> dict[str, Any]:
         "metadata": metadata,
         "spec": {"selector": OWN, **spec},
     }
+
+
+def as_written(snapshot: Snapshot, made: Mapping[str, Any]) -> Snapshot:
+    """Return a cluster in which the workload of a manifest has that template's spec already: it is no rollout."""
+    (manifest,) = manifests(text(made)).workloads
+    assert manifest.workload is not None
+    assert manifest.workload.template is not None
+    spec = manifest.workload.template.spec
+
+    def write(one: Workload) -> Workload:
+        if one.template is None or one.name.split("-")[0] != manifest.name:
+            return one
+        return structs.replace(one, template=structs.replace(one.template, spec=spec))
+
+    return replace(snapshot, workloads=tuple(map(write, snapshot.workloads)))
 
 
 def text(*objects: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from rebalancer.model.labels import Labels
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.simulator import ClusterBuilder
 from tests.drawing import examples
-from tests.lint.build import ZONE, affinity, deployment, manifests, term, text
+from tests.lint.build import ZONE, affinity, as_written, deployment, manifests, term, text
 
 SHARED = {"matchLabels": {"app": "api"}}
 
@@ -97,6 +97,26 @@ def test_pods_that_go_leave_others_skewed() -> None:
         "error",
         "it counts none of the pods that replace the old ones",
     )
+
+
+def test_pods_that_may_preempt_those_that_count_violate_it_not_for_certain() -> None:
+    """Who is preempted is not known; where nobody is, the zone has too many."""
+    first = web(3, nodeSelector={ZONE: "a"}, priority=100)
+    assert [severity for severity, _ in said(cluster(a=1, b=1, c=1), first)] == ["warning"]
+
+
+def test_what_a_scale_down_takes_away_is_not_counted_on() -> None:
+    """3, 2 and 2 pods, of which 2 in zone a are of the workload that is scaled to 1, and another one comes there."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 1)
+    blueprint.deployment("api", namespace="shop", on={"a-1": 1, "b-1": 2, "c-1": 2}, spread={ZONE: 1})
+    blueprint.deployment("web", namespace="shop", on={"a-1": 2})
+    made = as_written(blueprint.snapshot(), deployment(1))
+    pods = [structs.replace(pod, labels=Labels({**pod.labels, "app": "api"})) for pod in made.pods]
+    changed = replace(made, pods=tuple(pods))
+    new = web(1, nodeSelector={ZONE: "a"}) | {"metadata": {"name": "new", "namespace": "shop"}}
+    assert [severity for severity, _ in said(changed, new)] == ["error"]
+    assert [severity for severity, _ in said(changed, deployment(1), new)] == ["warning"]
 
 
 def test_required_anti_affinity_of_others_is_never_violated() -> None:

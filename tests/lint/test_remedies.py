@@ -128,12 +128,14 @@ def test_fewer_replicas_may_not_make_a_rollout_wedge() -> None:
 
 
 def test_a_patch_leaves_the_nodes_that_another_manifest_needs() -> None:
-    """Alone all pods find a node with a larger maxSkew; beside the others they would take theirs."""
-    cluster = uneven(3, 3, 1)
-    rules: dict[str, Any] = {"topologySpreadConstraints": [spread()], "containers": cpu("12")}
-    (alone,) = find(PLACEMENT, cluster, deployment(6, **rules))
-    other = deployment(2, containers=cpu("10")) | {"metadata": {"name": "api", "namespace": "shop"}}
-    (beside,) = [one for one in find(PLACEMENT, cluster, deployment(6, **rules), other) if one.manifest.name == "web"]
+    """Zone c is full: with maxSkew 3 all 4 pods find a node for certain, and where 2 are on each the large one none."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 1)
+    blueprint.deployment("db", namespace="shop", on={"c-1": 1}, cpu=16_000)
+    small = deployment(4, topologySpreadConstraints=[spread()], containers=cpu("1"))
+    large = deployment(1, containers=cpu("15")) | {"metadata": {"name": "zoo", "namespace": "shop"}}
+    (alone,) = find(PLACEMENT, blueprint.snapshot(), small)
+    (beside,) = [one for one in find(PLACEMENT, blueprint.snapshot(), small, large) if one.manifest.name == "web"]
     assert [operation.path[-1] for operation in alone.patch] == ["maxSkew"]
     assert [operation.path[-1] for operation in beside.patch] == ["replicas"]
 
