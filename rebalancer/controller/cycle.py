@@ -40,7 +40,7 @@ from rebalancer.model.breaker import BreakerState
 from rebalancer.model.moves import Memory, Reference
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, reference_of
-from rebalancer.planning.adding_first import SurgeUnderWay
+from rebalancer.planning.adding_first import hold_surging
 from rebalancer.planning.diagnosis.relaxation import Relaxations
 from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.fates import Fates
@@ -259,7 +259,7 @@ def run_cycle(inputs: CycleInputs, stopwatch: Stopwatch = without_stopwatch) -> 
             evaluation=evaluation,
             plan=evaluation.plan,
             admission=admission,
-            fates=admission.fates.hold(lambda one: SurgeUnderWay() if one.owner_uid in inputs.surging else None),
+            fates=hold_surging(admission.fates, inputs.surging),
             memory=structs.replace(
                 memory,
                 proposal=admission.proposal,

@@ -128,7 +128,9 @@ class SurgeWorker:
         return problem
 
     def _replace(self, surge: Surge, by: Surge | None) -> str:
-        assert self._records is not None
+        """Store a record in place of one, None: without it; return why that failed, "" if it did not."""
+        if self._records is None:
+            return "the records of surges are read again"
         others = tuple(one for one in self._records if one.uid != surge.uid)
         return self._store(others if by is None else (*others, by))
 
@@ -271,6 +273,8 @@ class SurgeWorker:
         report = SurgeReport(under_way, ended, tuple(self._refused.values()), stopped, begun)
         for surge, ending in ended:
             _log.info("surge ended", workload=str(surge.workload), namespace=surge.namespace, ending=ending)
-        if report != self._report or ended or begun:
+        # The loop may have what was told before this worker began, or not yet what this one has told last.
+        known = self._get_state().reported.surges
+        if ended or begun or not report == self._report == known:
             self._report = report
             self._tell(SurgesReported(report=report))

@@ -8,7 +8,7 @@ A component that the policy repairs so, and that cannot be, is not repaired by e
 SurgeWhereBlocked: whoever asks for Surge asks that no pod is ever missing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from msgspec import structs
 
@@ -22,7 +22,7 @@ from rebalancer.model.reasons import Reason, State
 from rebalancer.model.words import plural
 from rebalancer.planning.case import Decision
 from rebalancer.planning.eviction import Eviction
-from rebalancer.planning.fates import Fates
+from rebalancer.planning.fates import Fates, Waits
 from rebalancer.planning.problem.protocol import Infeasible, Problem
 from rebalancer.planning.problem.single_class import SingleClassProblem
 from rebalancer.planning.scope.budgets import BudgetLedger
@@ -88,6 +88,18 @@ def add_first(fates: Fates) -> Fates:
         return AddedFirst(eviction.repair.added) if eviction.repair.added else None
 
     return fates.hold(find_refusal)
+
+
+def hold_surging(fates: Fates, owners: Collection[str]) -> Fates:
+    """Keep back every eviction of pods with these owners, to which pods are added already."""
+
+    def find_refusal(eviction: Eviction) -> SurgeUnderWay | None:
+        return SurgeUnderWay() if eviction.owner_uid in owners else None
+
+    def find_later(wait: Waits) -> SurgeUnderWay | None:
+        return find_refusal(wait.eviction) if isinstance(wait.refusal, AddedFirst) else None
+
+    return fates.hold(find_refusal).replace(find_later) if owners else fates
 
 
 class AdditionPlanner:

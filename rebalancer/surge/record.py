@@ -53,7 +53,7 @@ class Ending(StrEnum):
     ROLLED_OUT = "RolledOut", "a rollout began; the added pods were taken back"
     SCALED = "Scaled", "somebody else has scaled the workload, and that number stands"
     AUTOSCALED = "Autoscaled", "an autoscaler sets the number of replicas now"
-    VICTIM_GONE = "VictimGone", "a marked pod was gone, not Ready or terminating before pods were added"
+    VICTIM_GONE = "VictimGone", "a marked pod was gone, not Ready or terminating; added pods were taken back"
     UNMARKED = "Unmarked", "somebody else has changed the deletion cost of a marked pod; the added pods were taken back"
     WORKLOAD_GONE = "WorkloadGone", "the workload is gone, or another one has its name"
     NOT_WANTED = "NotWanted", "the policy does not add pods there any more; the added ones were taken back"

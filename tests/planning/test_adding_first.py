@@ -20,8 +20,7 @@ from rebalancer.policy import RepairBy, RepairMethod
 from rebalancer.policy.selectors import Selector
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.build import a_cluster
-from tests.planning.clusters import planned, policy
-from tests.reporting.test_plan_numbers import sharing
+from tests.planning.clusters import planned, policy, sharing
 
 UNEVEN = {"a-1": 3, "a-2": 2, "b-1": 1}
 SPREAD = {ZONE: 1, HOSTNAME: 2}

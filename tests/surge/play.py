@@ -47,6 +47,9 @@ class Watched(SimulatedCluster):
     dies_at: int | None = None
     dies_after: bool = False
     writes: int = 0
+    refuses_every: int = 0
+    """Of how many stores of the records one is refused, 0: none."""
+    stores: int = 0
 
     def snapshot(self, now: datetime) -> Snapshot:
         return replace(super().snapshot(now), autoscalers=self.autoscalers)
@@ -67,6 +70,9 @@ class Watched(SimulatedCluster):
         return self._write(lambda: super(Watched, self).set_replicas(workload, read, replicas))  # type: ignore[return-value]
 
     def save_surges(self, text: str) -> str:
+        self.stores += 1
+        if self.refuses_every and not self.stores % self.refuses_every:
+            return "the ConfigMap has been changed since it was read"
         return self._write(lambda: super(Watched, self).save_surges(text))  # type: ignore[return-value]
 
 

@@ -15,6 +15,7 @@ from rebalancer.model.moves import Reference
 from rebalancer.policy import Mode, RepairBy, RepairMethod
 from rebalancer.simulator import ZONE, RollingUpdate
 from rebalancer.surge.record import Ending, Phase
+from tests.build import a_cluster
 from tests.controller.simulated import skewed
 from tests.drawing import examples
 from tests.surge.play import Play, Watched, pods, surging
@@ -229,3 +230,16 @@ def test_in_mode_approve_a_surge_begins_once_somebody_approves_it() -> None:
     following = runner.state.memory.proposal
     assert following is not None
     assert not following.approved
+
+
+def test_a_record_that_cannot_be_stored_stops_nothing_else() -> None:
+    """Two surges, and a ConfigMap that refuses every third write: each goes on with the next look."""
+    builder = a_cluster("abc", 2)
+    for name in ("web", "cart"):
+        builder.deployment(name, on={"a-1": 3, "a-2": 2, "b-1": 1}, spread={ZONE: 1})
+    played = Play(Watched(builder.snapshot(), seed=1), surging())
+    played.cluster.refuses_every = 3
+    played.seconds(200)
+    assert [one.ending for one in played.ended] == [Ending.DONE] * len(played.ended)
+    assert len(played.ended) >= 4
+    check(played, 12, 4)
