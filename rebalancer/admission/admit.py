@@ -39,7 +39,7 @@ from rebalancer.model.facts import End, Refusal
 from rebalancer.model.moves import Memory, Move, StartWindow, make_token
 from rebalancer.model.reasons import Cause, Reason
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.model.words import EVICT_RIGHT, format_duration, format_rest, plural
+from rebalancer.model.words import EVICT_RIGHT, EVICT_RIGHT_THERE, format_duration, format_rest, plural
 from rebalancer.planning.adding_first import add_first
 from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.fates import NO_FATES, Fates
@@ -309,7 +309,8 @@ class NotAllowed(Refusal):
     def timeless(self) -> str:
         return (
             f"the controller's account has no right to evict there: {self.message}. Apply {EVICT_RIGHT}, "
-            "which is that right alone (in the chart policy.mode), or set mode: Observe"
+            f"which is that right alone (in the chart policy.mode), or, for single namespaces, {EVICT_RIGHT_THERE}; or "
+            "set mode: Observe"
         )
 
 

@@ -7,13 +7,16 @@ from typing import Final
 
 from rebalancer.model.facts import End, Refusal
 from rebalancer.model.reasons import Reason
-from rebalancer.model.words import EVICT_RIGHT
+from rebalancer.model.words import EVICT_RIGHT, EVICT_RIGHT_THERE
 from rebalancer.planning.eviction import Eviction
 
 ASKED_AGAIN: Final = 10
 """Seconds after which a right that is missing is asked for again."""
 
-WAY_OUT: Final = f"apply {EVICT_RIGHT}, which is the right alone (in the chart policy.mode)"
+WAY_OUT: Final = (
+    f"apply {EVICT_RIGHT}, which is the right alone (in the chart policy.mode), or, for single namespaces, "
+    f"{EVICT_RIGHT_THERE}"
+)
 
 
 @dataclass(frozen=True, kw_only=True)

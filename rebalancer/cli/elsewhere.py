@@ -22,7 +22,8 @@ _MOST: Final = 10
 
 def repeat_command(args: argparse.Namespace, verb: str, *words: str) -> tuple[str, ...]:
     """Return the command that was given, without its namespace; `words` are the verb's own arguments."""
-    access = ((flag_of(name), str(getattr(args, name))) for name in ("kubeconfig", "context") if name in args)
+    given = ((flag_of(name), getattr(args, name, None)) for name in ("kubeconfig", "context"))
+    access = ((flag, str(value)) for flag, value in given if value is not None)
     return ("rebalancer", verb, *words, *(word for pair in access for word in pair))
 
 

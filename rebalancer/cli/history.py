@@ -14,7 +14,7 @@ import msgspec
 
 from rebalancer.adapters.kubernetes.configmaps import STATUS, read_config_map
 from rebalancer.adapters.kubernetes.transport import ClusterError, RequestRefused, Transport, connect
-from rebalancer.cli.elsewhere import list_elsewhere
+from rebalancer.cli.elsewhere import list_elsewhere, repeat_command
 from rebalancer.cli.errors import CliError, Exit, UsageError, warn
 from rebalancer.cli.options import FORMATS, add_color_argument
 from rebalancer.cli.parsing import Parser
@@ -94,20 +94,31 @@ def run(args: argparse.Namespace) -> int:
     if args.trend and wanted != _ALL:
         raise UsageError("--trend counts all workloads; leave out WORKLOAD and -n")
     since = seconds_of(datetime.now(UTC) - args.since) if args.since is not None else 0
+    command = _repeat(args)
     try:
         transport = connect(kubeconfig=args.kubeconfig, context=args.context)
         warn(transport.warnings)
         namespace = args.controller_namespace or controller_namespace()
         if args.trend:
-            sys.stdout.write(_show_trend(_read_trend(transport, namespace, since), args))
+            sys.stdout.write(_show_trend(_read_trend(transport, namespace, since, command), args))
         else:
-            sys.stdout.write(_show_history(_read_history(transport, namespace, wanted, since), args))
+            sys.stdout.write(_show_history(_read_history(transport, namespace, wanted, since, command), args))
     except ClusterError as error:
         raise unreadable(error) from None
     return Exit.FINE
 
 
 _ALL: Final = ("", "", "")
+
+
+def _repeat(args: argparse.Namespace) -> tuple[str, ...]:
+    """Return the command that was given, without the controller's namespace."""
+    words = [args.workload] if args.workload is not None else []
+    words += ["-n", args.namespace] if args.namespace is not None else []
+    words += ["--since", f"{args.since / timedelta(seconds=1):.0f}s"] if args.since is not None else []
+    words += ["--trend"] if args.trend else []
+    words += ["-o", args.output] if args.output != _FORMATS[0] else []
+    return repeat_command(args, "history", *words)
 
 
 def _parse_workload(text: str | None, namespace: str | None) -> tuple[str, str, str]:
@@ -128,14 +139,14 @@ def _parse_since(text: str) -> timedelta:
         raise argparse.ArgumentTypeError(f"found {text!r}, {error}") from None
 
 
-def _read(transport: Transport, namespace: str, names: Iterable[str], key: str) -> list[str]:
-    """Return the texts of ConfigMaps; CliError where none of these exists."""
+def _read(transport: Transport, namespace: str, names: Iterable[str], key: str, command: Sequence[str]) -> list[str]:
+    """Return the texts of ConfigMaps; CliError where none of these exists, with `command` for other namespaces."""
     maps = [read_config_map(transport, namespace, name) for name in names]
     if not any(maps):
         raise CliError(
             f"namespace {namespace} has no ConfigMap of a history; choose the controller's namespace with "
             "--controller-namespace, or apply deploy/ again, which has them",
-            *list_elsewhere(transport, STATUS, namespace, ("rebalancer", "history")),
+            *list_elsewhere(transport, STATUS, namespace, command),
         )
     return [config_map.data.get(key, "") for config_map in maps if config_map is not None]
 
@@ -172,9 +183,11 @@ def _read_waiting(transport: Transport, namespace: str) -> _Waiting:
     )
 
 
-def _read_history(transport: Transport, namespace: str, wanted: tuple[str, str, str], since: int) -> HistoryDocument:
+def _read_history(
+    transport: Transport, namespace: str, wanted: tuple[str, str, str], since: int, command: Sequence[str]
+) -> HistoryDocument:
     waiting = _read_waiting(transport, namespace)
-    segments = _read(transport, namespace, SEGMENT_MAPS, ENTRIES_KEY)
+    segments = _read(transport, namespace, SEGMENT_MAPS, ENTRIES_KEY, command)
     missing = find_missing(waiting.outbox, Stored(entries=find_last(segments)))
     entries = (*read_ring(segments), *(entry for entry in missing if entry.kind != EntryKind.SAMPLE))
     selected = [entry for entry in entries if entry.at >= since and _is_wanted(entry, wanted)]
@@ -188,9 +201,9 @@ def _is_wanted(entry: Entry, wanted: tuple[str, str, str]) -> bool:
     return namespace in {"", entry.namespace} and is_named
 
 
-def _read_trend(transport: Transport, namespace: str, since: int) -> TrendDocument:
+def _read_trend(transport: Transport, namespace: str, since: int, command: Sequence[str]) -> TrendDocument:
     waiting = _read_waiting(transport, namespace)
-    (text,) = _read(transport, namespace, [TREND_MAP], TREND_KEY)
+    (text,) = _read(transport, namespace, [TREND_MAP], TREND_KEY, command)
     trend = extend_trend(parse_trend(text), waiting.outbox)
     held = [sample for sample in trend.samples if sample.at < since][-1:]  # it holds until the next one
     samples = (*held, *(sample for sample in trend.samples if sample.at >= since))

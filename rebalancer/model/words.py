@@ -12,6 +12,9 @@ _MOST_NAMED: Final = 5
 EVICT_RIGHT: Final = "deploy/components/evict-rights/cluster-role.yaml"
 """What grants the right to evict and nothing else: deploy/evict would replace the policy, too."""
 
+EVICT_RIGHT_THERE: Final = "kubectl apply -n NAMESPACE -k deploy/namespace"
+"""What grants it in one namespace, where that ClusterRole is there already."""
+
 SHORT_KEYS: Final = {
     "topology.kubernetes.io/zone": "zone",
     "topology.kubernetes.io/region": "region",

@@ -85,7 +85,7 @@ def find_hindrance(status: StatusDocument) -> str:
 
 def describe_missing_rights(namespaces: Sequence[str]) -> str:
     """Say where the account may not evict, and how it may."""
-    return f"no right to evict in {name_list(namespaces)}: apply {EVICT_RIGHT}"
+    return f"no right to evict in {name_list(namespaces)}: apply {EVICT_RIGHT}, or deploy/namespace there"
 
 
 def policy_source(status: StatusDocument) -> str:

@@ -15,7 +15,7 @@ from rebalancer.admission.pause import Pause
 from rebalancer.admission.rights import WAY_OUT, RightMissing, Rights
 from rebalancer.model.moves import NO_MEMORY, FailedPrediction, Memory, SentRequest
 from rebalancer.model.reasons import Reason
-from rebalancer.model.words import EVICT_RIGHT
+from rebalancer.model.words import EVICT_RIGHT, EVICT_RIGHT_THERE
 from rebalancer.policy import Amount, Mode
 from rebalancer.tracking.backoff import record_refusal
 from tests.admission.test_admit import admitted, assess_and_plan, reasons, rules
@@ -54,6 +54,9 @@ def test_the_way_out_grants_the_right_and_replaces_nothing_else() -> None:
     """The policy of who applies it stays: the manifest that it names has no ConfigMap."""
     manifest = ROOT / EVICT_RIGHT
     assert EVICT_RIGHT in WAY_OUT
+    assert EVICT_RIGHT_THERE in WAY_OUT
+    folder = ROOT / EVICT_RIGHT_THERE.rpartition(" ")[2]
+    assert [yaml.safe_load(path.read_text())["kind"] for path in folder.glob("role*.yaml")] == ["RoleBinding"]
     assert [one["kind"] for one in yaml.safe_load_all(manifest.read_text())] == ["ClusterRole", "ClusterRoleBinding"]
 
 

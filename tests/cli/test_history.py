@@ -123,6 +123,9 @@ def test_where_nothing_can_be_read(server: ApiServer, capsys: pytest.CaptureFixt
     said = capsys.readouterr().err
     assert "namespace other has no ConfigMap of a history" in said
     assert "rebalancer history --controller-namespace rebalancer-system" in said
+    for words in ("-n shop", "web -n shop --since 90s -o json", "--trend"):
+        assert entry.main(["history", *words.split(), "--controller-namespace", "other"]) == Exit.ERROR
+        assert f"rebalancer history {words} --controller-namespace rebalancer-system" in capsys.readouterr().err
     server.answers["GET", f"{MAPS}rebalancer-history-0"] = 403, "forbidden"
     assert entry.main(["history"]) == Exit.ERROR
     assert "the ClusterRole rebalancer-view has the right" in capsys.readouterr().err

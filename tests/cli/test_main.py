@@ -30,6 +30,12 @@ def call(*argv: str) -> int:
     return entry.main(argv)
 
 
+def test_the_package_is_the_command() -> None:
+    """`python -m rebalancer`, for whoever has it installed where no script is on the PATH."""
+    ran = subprocess.run([sys.executable, "-m", "rebalancer", "--version"], capture_output=True, text=True, check=True)
+    assert ran.stdout == f"rebalancer {__version__}\n"
+
+
 def test_help_lists_every_verb_with_its_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert call("--help") == Exit.FINE
     shown = " ".join(capsys.readouterr().out.split())

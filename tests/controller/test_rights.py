@@ -135,11 +135,9 @@ def test_a_missing_right_is_the_headline() -> None:
     case.simulation.cycles(1, apart=1)
     status = status_document(case.state, "test", "test")
     assert status.missing_rights == ("one", "two")
-    assert case.headline() == "No right to evict in one, two: apply deploy/components/evict-rights/cluster-role.yaml"
-    assert (
-        describe_status(status)
-        == "mode Evict, but no right to evict in one, two: apply deploy/components/evict-rights/cluster-role.yaml"
-    )
+    apply = "apply deploy/components/evict-rights/cluster-role.yaml, or deploy/namespace there"
+    assert case.headline() == f"No right to evict in one, two: {apply}"
+    assert describe_status(status) == f"mode Evict, but no right to evict in one, two: {apply}"
     assert {(hold.scope, hold.reason) for hold in status.holds} == {
         ("namespace one", "Forbidden"),
         ("namespace two", "Forbidden"),

@@ -48,8 +48,7 @@ _EXPLAINED = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 """Kinds of workloads that `rebalancer explain` accepts."""
 
 _NOW, _WAITS, _STAYS = ">", "~", "x"
-_LEGEND: Final = f"{_NOW} moves now   {_WAITS} waits   {_STAYS} stays"
-_WOULD_LEGEND: Final = f"{_NOW} would move now   {_WAITS} waits   {_STAYS} stays"
+_MEANINGS: Final[Mapping[str, str]] = {_NOW: "moves now", _WAITS: "waits", _STAYS: "stays"}
 _STYLES: Final = {_NOW: Style.MOVING, _WAITS: Style.CAUTION, _STAYS: Style.STUCK}
 
 
@@ -80,6 +79,7 @@ class _PlanText:
         self._plan = plan
         self._options = options
         self._layout = layout
+        self._painted: set[str] = set()
         self._going: dict[int, list[PlannedEviction]] = {}
         for eviction in plan.evictions:
             self._going.setdefault(eviction.step, []).append(eviction)
@@ -168,8 +168,9 @@ class _PlanText:
 
     def _closing(self, has_groups: bool) -> Iterator[str]:
         satisfied, unplanned, unknown = self._plan.satisfied, self._plan.unplanned, len(self._plan.unknown)
-        if has_groups:
-            yield self._layout.paint(_WOULD_LEGEND if self._plan.idle else _LEGEND, Style.QUIET)
+        legend = self._legend()
+        if legend:
+            yield self._layout.paint(legend, Style.QUIET)
         workload = "other workload" if has_groups else "workload"
         if satisfied:
             verb = "satisfies" if satisfied == 1 else "satisfy"
@@ -191,10 +192,20 @@ class _PlanText:
         source = f" ({self._plan.policy_source})" if self._plan.policy_source else ""
         yield f"Snapshot of {time}, policy {self._plan.policy_hash}{source}. Nothing was changed."
 
+    def _legend(self) -> str:
+        """Say what the marks mean that were painted."""
+        meanings = {**_MEANINGS, _NOW: "would move now"} if self._plan.idle else _MEANINGS
+        return "   ".join(f"{mark} {meaning}" for mark, meaning in meanings.items() if mark in self._painted)
+
+    def _paint(self, mark: str) -> str:
+        self._painted.add(mark)
+        return self._layout.paint(mark, _STYLES[mark])
+
     def _group_lines(self, group: PlannedGroup) -> list[str]:
         layout = self._layout
         style = STATE_STYLES.get(State(group.state))
         mark = layout.paint("!" if group.state == State.VIOLATED else _STAYS, style)
+        self._painted |= {_STAYS} if group.state != State.VIOLATED else set()
         state = layout.paint(group.state, style)
         name = layout.heading(f"{group.namespace}/{workload_names(group.workloads)}")
         cost = f"  {_cost(group)}" if group.evictions or _decided(group) else ""
@@ -204,7 +215,7 @@ class _PlanText:
         lines += self._going_lines(group)
         lines += self._waiting_lines(group)
         for mark, text in self._obstacles(group):
-            lines += layout.wrap(f"{layout.paint(mark, _STYLES.get(mark))} {text}" if mark else text, "    ", "      ")
+            lines += layout.wrap(f"{self._paint(mark)} {text}" if mark else text, "    ", "      ")
         if self._options.verbose:
             proof = [f"no fewer: {group.proof}"] if group.proof else []
             for text in (*proof, *method_lines(group.method, group.attempts)):
@@ -291,7 +302,7 @@ class _PlanText:
         layout = self._layout
         note = f"  ({group.certainty})" if group.certainty != "forced" else ""
         where = f"{eviction.node} -> {_name_targets(likely)}" if eviction.node else "pending"
-        painted = layout.paint(mark, _STYLES[mark])
+        painted = self._paint(mark)
         return [
             *layout.wrap(f"{painted} {eviction.pod}  {where}{note}", "    ", "      "),
             *(layout.paint(line, Style.QUIET) for line in layout.wrap(message, "      ") if message),
@@ -305,7 +316,7 @@ class _PlanText:
         likely: Mapping[str, LikelyDomains],
     ) -> list[str]:
         """Show a surge: how many pods appear and where, and which go then."""
-        painted = self._layout.paint(mark, _STYLES[mark])
+        painted = self._paint(mark)
         names = [f"{victim.pod} ({victim.node})" for victim in victims]
         go = pods_go(names) if not self._options.wide else f"{', '.join(names)} go"
         text = f"{painted} adds {plural(victims[0].added, 'pod')} in {_name_targets(likely)}, then {go}"

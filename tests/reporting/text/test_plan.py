@@ -1,8 +1,10 @@
 """What `plan` and `explain` print: before and after, why, what waits, the proof, and how certain it is."""
 
+import re
 from collections import Counter
 from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement, product
+from pathlib import Path
 from textwrap import dedent
 
 import pytest
@@ -39,6 +41,8 @@ from tests.controller.simulated import Simulation
 from tests.drawing import examples
 from tests.planning.clusters import laid_out, sharing
 from tests.planning.clusters import policy as generous
+
+RECORDED = sorted((Path(__file__).parents[3] / "docs" / "recordings").glob("plan*-120.txt"))
 
 HEAD = """
 mode: Evict
@@ -107,7 +111,7 @@ def test_a_predicted_repair_of_a_limit() -> None:
             > {name}  a-1 -> node b-1/b-2/c-1/c-2  (predicted, not forced)
               node a-1 holds 4 pods, the emptiest domain 1, limit shop/third (maxShare <=1/3)
 
-        > moves now   ~ waits   x stays
+        > moves now
         All other workloads: none.
         Snapshot of 2026-01-01 00:00:00Z, policy {seen.plan.policy_hash}. Nothing was changed.
         """)
@@ -467,6 +471,14 @@ def changed(name: str, phase: Phase, before: tuple[int, int], after: tuple[int, 
     return ChangedLoss(
         workload=workload, key=ZONE, value="b", phase=phase, wanted=9, before=Left(*before), after=Left(*after)
     )
+
+
+@pytest.mark.parametrize("path", RECORDED, ids=lambda path: path.name)
+def test_the_legend_has_the_marks_of_the_plan_and_no_others(path: Path) -> None:
+    """Of each recorded plan: a mark begins the line of a workload, a pod or an obstacle."""
+    *above, legend = re.split(r"\n(?=[>~x] (?:would move now|waits|stays))", path.read_text(encoding="utf-8"))
+    marks = set(re.findall(r"^ *([>~x]) \S", above[0], flags=re.MULTILINE))
+    assert set(re.findall(r"(?:^| {3})([>~x]) ", legend.splitlines()[0])) == marks
 
 
 def test_where_only_a_pod_finds_no_node_no_violation_is_counted() -> None:
