@@ -201,6 +201,11 @@ class _Entry(NamedTuple):
         """Whether a rule is violated."""
         return not _BROKEN.isdisjoint((*self.constraints, *self.limit_states, *self.term_states))
 
+    @property
+    def stays(self) -> bool:
+        """Whether evictions leave it violated: no placement satisfies a limit of it, though some may come nearer."""
+        return any(limit.state is State.INFEASIBLE for limit in self.limits)
+
 
 _Key = tuple[str, tuple[Reference, ...], str]
 """The namespace of a row, its workloads, and what else it is of."""
@@ -261,18 +266,17 @@ class Overview:
         )
 
     def find_stuck(self, moving: Collection[Reference]) -> frozenset[Reference]:
-        """Return the workloads that cannot be repaired; what may come of `moving` ones is not known yet."""
+        """Return the workloads that evictions leave violated, of `moving` ones those of which that is certain."""
         return frozenset[Reference]().union(*(entry.members for entry in self._find_stuck(moving)))
 
     def find_stuck_limits(self, moving: Collection[Reference]) -> Iterator[EvaluatedLimit]:
-        """Yield the limits of such workloads that no placement satisfies, so that no repair is planned for them."""
+        """Yield the limits of such workloads that no placement satisfies, unless a repair that is refused has them."""
         for entry in self._find_stuck(moving):
-            if entry.group is None:
-                yield from (one for one in entry.limits if self._states.for_limit(one).state in _NEVER)
+            if entry.group is None or not _rests(entry, moving):
+                yield from (one for one in entry.limits if one.state in _NEVER)
 
     def _find_stuck(self, moving: Collection[Reference]) -> Iterator[_Entry]:
-        stuck = (entry for entry in self._entries if entry.state is RowState.UNREPAIRABLE)
-        return (entry for entry in stuck if entry.members.isdisjoint(moving))
+        return (entry for entry in self._entries if entry.stays or _rests(entry, moving))
 
     def select(
         self,
@@ -396,6 +400,11 @@ class Overview:
         return (self._states.for_constraint(group, evaluated).state for evaluated in (*group.hard, *group.soft))
 
 
+def _rests(entry: _Entry, moving: Collection[Reference]) -> bool:
+    """Return whether nothing is or will be evicted for a row that is violated."""
+    return entry.state is RowState.UNREPAIRABLE and entry.members.isdisjoint(moving)
+
+
 def _row(entry: _Entry, account: Account) -> _Row:
     moving = sum(account.moving[one] for one in entry.members) if account.moving else 0
     repair = account.repairs[entry.group.name] if entry.group is not None else None
@@ -427,9 +436,15 @@ def _selects(selection: Selection, row: _Row) -> bool:
     return (
         selection.matches(entry.namespace, entry.of)
         and (not selection.workload or selection.workload in {f"{one.kind}/{one.name}" for one in entry.members})
-        and (not state or (entry.violated or row.moving > 0 if state == VIOLATED else row.state == state))
+        and (not state or _has_state(row, state))
         and (not selection.reason or row.reason == selection.reason)
     )
+
+
+def _has_state(row: _Row, state: str) -> bool:
+    if state == VIOLATED:
+        return row.entry.violated or row.moving > 0
+    return row.state == state or (state == RowState.UNREPAIRABLE and row.entry.stays)
 
 
 def _above_limit(limit: EvaluatedLimit) -> int:

@@ -317,15 +317,17 @@ def certainty(eviction: Eviction) -> str:
 
 
 def limit_change(limit: EvaluatedLimit, evictions: Sequence[Eviction], snapshot: Snapshot) -> str:
-    """Show a limit with the count of its worst domain, before and after."""
+    """Show a limit with the count of its worst domain, before and after, and whether it stays violated then."""
     pods = f" of {key_text(limit.key)}" if limit.key else ""
     bound = f"{limit.rule.bound} per {short_key(limit.topology_key)}"
     text = f"limit {limit.group}/{limit.limit}{pods} ({bound}): {_worst_count(limit)}"
     expected = expected_worst(limit, evictions, snapshot)
+    stays = f"no placement satisfies it ({limit.reason})" if limit.state is State.INFEASIBLE else ""
     if expected is None:
-        return text
+        return f"{text}; {stays}" if stays else text
     number, certain = expected
-    return f"{text} -> {'' if certain else 'at most '}{_count_text(limit, number)}"
+    stays = f"; helps, and stays violated: {stays}" if stays else ""
+    return f"{text} -> {'' if certain else 'at most '}{_count_text(limit, number)}{stays}"
 
 
 def _worst_count(limit: EvaluatedLimit) -> str:

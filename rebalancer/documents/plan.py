@@ -30,6 +30,7 @@ from rebalancer.documents.plan_notes import NO_NOTES, PlanNotes
 from rebalancer.documents.resilience import LossesChanged, losses_changed
 from rebalancer.documents.waits import (
     NextMove,
+    RepairWait,
     Usual,
     describe_end,
     find_next_end,
@@ -63,11 +64,15 @@ class PlannedConstraint(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class PlannedLimit(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """A limit of the policy; `change` has its pods, bound and worst domain before and after, "" of a satisfied one."""
+    """A limit of the policy; `change` has its pods, bound and worst domain before and after, "" of a satisfied one.
+
+    `reason` is why no placement satisfies it, so that evictions leave it violated, "" where one does.
+    """
 
     group: Text
     limit: Text
     change: str = ""
+    reason: Text = ""
 
 
 class Totals(CamelCaseStruct, frozen=True, kw_only=True):
@@ -235,7 +240,8 @@ class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
     `planHash` stands for the evictions, their order and the policy; in mode Approve also for the time of the proposal.
     Of the `unknown` workloads nobody can say from what was read whether they satisfy their constraints and limits; of
-    the others outside of the plan `satisfied` do, and `unplanned` violate only what evictions do not repair. `notes`
+    the others outside of the plan `satisfied` do, `unplanned` violate only what evictions do not repair, and
+    `unrepairable` a limit that no placement satisfies now; `stuck` are the first twenty such limits. `notes`
     are lines about pods that stay for their volumes, about domains without nodes and about capacity that is needed.
     `acting` says what the controller does with the plan, `idle` why it moves nothing of what goes now, "" where it
     does; then `now` and `evictions` are what would be moved now. `policy_source` says which policy it is made by, "" if
@@ -260,6 +266,8 @@ class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
     unknown: tuple[UnknownWorkload, ...] = ()
     satisfied: Number = 0
     unplanned: Number = 0
+    unrepairable: Number = 0
+    stuck: tuple[RepairWait, ...] = ()
     notes: tuple[str, ...] = ()
     acting: str = ""
     idle: str = ""
@@ -272,7 +280,7 @@ class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
 _NEEDED: Final = frozenset({"Pod", "Node"})
 """Kinds without which nothing is known of what is to be repaired."""
 
-_LISTS: Final = ("refusals", "unknown", "waiting", "groups")
+_LISTS: Final = ("refusals", "unknown", "waiting", "groups", "stuck")
 """The lists of which a plan that would be too large to be stored loses rows; never an eviction that goes now."""
 
 
@@ -312,6 +320,8 @@ def plan_document(
         ),
         satisfied=beside.satisfied,
         unplanned=beside.unplanned,
+        unrepairable=beside.unrepairable,
+        stuck=beside.stuck,
         notes=beside.lines,
         acting=acting,
         idle=idle,
@@ -429,6 +439,7 @@ def _planned_groups(
                 group=limit.group,
                 limit=limit.limit,
                 change="" if limit.state is State.SATISFIED else limit_change(limit, decided, snapshot),
+                reason=limit.reason or "",
             )
             for limit in group.limits
         ]

@@ -17,6 +17,7 @@ from rebalancer.assessment.domains_without_nodes import DomainWithoutNodes
 from rebalancer.assessment.findings.domains import describe_source
 from rebalancer.capacity.decision import OF_CAPACITY
 from rebalancer.documents.state_reasons import is_constraint_unknown, is_limit_unknown, limit_workloads
+from rebalancer.documents.waits import MOST_WAITS, RepairWait, limit_waits
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import LocalStorage
 from rebalancer.model.reasons import FindingKind, Reason, State
@@ -24,6 +25,8 @@ from rebalancer.model.words import name_list, plural, short_key
 from rebalancer.planning.anti_affinity.unplanned import TermNotActedOn
 from rebalancer.planning.plan import Plan, PlanRefusal
 from rebalancer.planning.scope.eligibility import SAFE_TO_EVICT, LocalVolumes, local_storage_fields
+
+_NEVER: Final = frozenset({State.INFEASIBLE, State.UNFIXABLE})
 
 
 def missing_domain_lines(rows: Iterable[DomainWithoutNodes], chosen: Collection[Reference] | None = None) -> list[str]:
@@ -54,12 +57,15 @@ def needed_capacity_lines(refusals: Iterable[PlanRefusal], chosen: Collection[Re
 class PlanNotes(NamedTuple):
     """How many workloads outside of a plan satisfy everything, and how many violate what evictions do not repair.
 
+    `unrepairable` are those that violate a limit which no placement satisfies now; `stuck` are the first such limits.
     `unknown` are the others, in order: they violate nothing that could be counted, and not everything could. `lines`
     are what there is to say besides.
     """
 
     satisfied: int = 0
     unplanned: int = 0
+    unrepairable: int = 0
+    stuck: tuple[RepairWait, ...] = ()
     unknown: tuple[Reference, ...] = ()
     lines: tuple[str, ...] = ()
 
@@ -109,10 +115,14 @@ def find_notes(plan: Plan, assessment: Assessment, chosen: frozenset[Reference] 
     }
     unknown = tuple(sorted(workload for workload, found in others.items() if found == {State.UNKNOWN}))
     satisfied = sum(not found for found in others.values())
+    unrepairable = {workload for workload, found in others.items() if found & _NEVER}
+    stuck = (one for one in assessment.limits if one.state in _NEVER and unrepairable & limit_workloads(one))
     held = local_storage_line(plan.refusals)
     return PlanNotes(
         satisfied=satisfied,
-        unplanned=len(others) - satisfied - len(unknown),
+        unplanned=len(others) - satisfied - len(unknown) - len(unrepairable),
+        unrepairable=len(unrepairable),
+        stuck=tuple(limit_waits(stuck, MOST_WAITS)),
         unknown=unknown,
         lines=(
             *([held] if held else []),

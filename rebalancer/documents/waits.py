@@ -75,8 +75,9 @@ class RepairWait(CamelCaseStruct, frozen=True, kw_only=True):
     """A repair that does not go on: `reason` and `message` say why, `until` or `endsWith` until when.
 
     `violated` says what is to be repaired, `evictions` how many the whole repair takes, 0 where that is not known. Of
-    these `blocked` cannot be made, whatever is waited for. `stuck`: no eviction repairs any of it as things are, and
-    none of its pods moves. `withoutNode`: no rule is violated, pods of it wait for a node.
+    these `blocked` cannot be made, whatever is waited for. `stuck`: evictions leave it violated as things are; a limit
+    that no placement satisfies may be repaired in part beside this. `withoutNode`: no rule is violated, pods of it
+    wait for a node.
 
     With `until` null and `endsWith` "" it does not end by itself. `then` is what follows, null where no eviction is
     decided yet.
@@ -172,7 +173,7 @@ def find_waits(account: Account) -> tuple[RepairWait, ...]:
 
 
 def limit_waits(limits: Iterable[EvaluatedLimit], most: int) -> Iterator[RepairWait]:
-    """Yield so many limits that no placement satisfies as what does not go on: no repair is planned for them."""
+    """Yield so many limits that no placement satisfies as what does not go on: evictions leave them violated."""
     for limit in islice((one for one in limits if one.reason is not None), most):
         workloads = sorted({part.member.reference for part in limit.parts})
         yield RepairWait(
@@ -228,7 +229,9 @@ def _violations(group: ComponentPlan) -> Iterator[str]:
         yield f"{short_key(key)} {counts_change(before.get(key, {}), {})} (maxSkew {max_skew})"
     for limit in group.limits:
         if limit.state is not State.SATISFIED:
-            yield limit_name(f"{limit.group}/{limit.limit}", limit.rule.bound, limit.topology_key)
+            name = limit_name(f"{limit.group}/{limit.limit}", limit.rule.bound, limit.topology_key)
+            in_part = limit.state is State.INFEASIBLE and group.state is State.VIOLATED
+            yield f"{name}, only in part" if in_part else name
 
 
 def find_next_end(refusals: Iterable[Refusal], said: datetime | None) -> datetime | None:

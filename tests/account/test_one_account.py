@@ -3,7 +3,7 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -45,7 +45,10 @@ from rebalancer.documents.history import history_entry
 from rebalancer.documents.overview import VIOLATIONS, RowState
 from rebalancer.documents.page import PageDocument
 from rebalancer.documents.plan import PlannedGroup, plan_document
+from rebalancer.documents.plan_notes import find_notes
+from rebalancer.documents.state_reasons import limit_workloads
 from rebalancer.documents.status import StatusDocument
+from rebalancer.documents.waits import RepairWait
 from rebalancer.engine import Evaluation
 from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import Memory, MoveState, Reference
@@ -83,6 +86,7 @@ ANSWERS = (
     EvictionAnswer(EvictionResult.UNKNOWN),
     EvictionAnswer(EvictionResult.GONE),
 )
+NEVER = State.INFEASIBLE, State.UNFIXABLE
 BROKEN = {State.VIOLATED, State.INFEASIBLE, State.UNFIXABLE}
 SHOWN: list[tuple[PageDocument, datetime]] = []
 ROUTES = page_routes(lambda *_, **__: SHOWN[-1][0], local=False, now=lambda: SHOWN[-1][1])
@@ -321,8 +325,9 @@ def check_waits(state: LoopState) -> None:
             assert not wait.ends_with or "approve" in wait.ends_with, "nobody has approved it"
     repairs = find_account(state, state.cycle).repairs.values()
     under_way = {one for repair in repairs if repair.under_way for one in repair.component.workloads}
-    said = {(wait.namespace, wait.workloads): wait for wait in status.waits}
-    assert len(said) == len(status.waits)
+    waits = [wait for wait in status.waits if not is_of_limit(wait, state.cycle)]
+    said = {(wait.namespace, wait.workloads): wait for wait in waits}
+    assert len(said) == len(waits)
     for row in page.overview.rows:
         if row.wait is not None and len(status.waits) < 20:
             assert row.wait == said[row.wait.namespace, row.wait.workloads]
@@ -381,6 +386,11 @@ def check_ends(run: Run) -> None:
             assert (repair.wait.until, repair.wait.refusal.end.event) == (None, "")
 
 
+def is_of_limit(wait: RepairWait, cycle: Cycle) -> bool:
+    """Return whether a row is of a limit that no placement satisfies; a repair in part has a row of its own."""
+    return wait.stuck and wait.message in {one.message for one in cycle.assessment.limits if one.state in NEVER}
+
+
 def check_blocked(state: LoopState) -> None:
     """Status, page, plan and explanation have one number and one word for what is blocked; none of it "waits"."""
     cycle = state.cycle
@@ -389,10 +399,10 @@ def check_blocked(state: LoopState) -> None:
     document = plan_document(cycle.plan, cycle.snapshot)
     groups = {(one.namespace, one.workloads): one for one in document.groups}
     assert page.overview is not None
-    stuck = {(one.namespace, one.workloads) for one in status.waits if one.stuck}
+    stuck = {(one.namespace, one.workloads) for one in status.waits if one.stuck and not is_of_limit(one, cycle)}
     for wait in status.waits:
         group = groups.get((wait.namespace, wait.workloads))
-        if group is None:
+        if group is None or is_of_limit(wait, cycle):
             assert (wait.stuck, wait.evictions, wait.then) == (True, 0, None), "no placement satisfies a limit"
             continue
         assert (wait.blocked, wait.evictions) == (group.blocked, group.evictions)
@@ -431,6 +441,7 @@ def check_counted(state: LoopState) -> None:
     assert all(not counted.isdisjoint(workloads) for workloads in listed), "what is listed is counted"
     if len(status.waits) < 20:
         assert counted <= frozenset().union(*listed), "what is counted is listed"
+    check_stuck_plan(state.cycle, counted)
     violated = {workload for group in state.cycle.assessment.groups if group.violated for workload in group.workloads}
     for wait in status.waits:
         if wait.without_node:
@@ -439,6 +450,21 @@ def check_counted(state: LoopState) -> None:
     text = status_text(status, state.cycle.context.now)
     assert ("\nCANNOT BE REPAIRED NOW\n" in text) == bool(listed)
     assert ("\nPODS WAIT FOR A NODE\n" in text) == any(one.without_node for one in stuck)
+
+
+def check_stuck_plan(cycle: Cycle, counted: Collection[Reference]) -> None:
+    """Limits that no placement satisfies count as such whatever is evicted, and the plan names them all."""
+    hopeless = {one for limit in cycle.assessment.limits if limit.state in NEVER for one in limit_workloads(limit)}
+    certain = {one for limit in cycle.assessment.limits if limit.state is NEVER[0] for one in limit_workloads(limit)}
+    assert certain <= set(counted)
+    document = plan_document(cycle.plan, cycle.snapshot, beside=find_notes(cycle.plan, cycle.assessment))
+    helped = [one for one in document.groups if any(limit.reason for limit in one.limits)]
+    rows = [(one.namespace, one.workloads) for one in document.stuck]
+    rows += [(one.namespace, one.workloads) for one in helped]
+    assert hopeless <= {Reference(namespace, one.kind, one.name) for namespace, several in rows for one in several}
+    text = plan_text(document)
+    assert "Nothing to repair" not in text or not hopeless
+    assert all(str(limit.reason) in text for limit in cycle.assessment.limits if limit.state in NEVER)
 
 
 def explain(group: PlannedGroup, cycle: Cycle) -> str:

@@ -30,10 +30,10 @@ from rebalancer.documents.plan import (
 )
 from rebalancer.documents.resilience import ChangedLossEntry
 from rebalancer.documents.surges import pods_go
-from rebalancer.documents.waits import MOST_LIKELY, LikelyDomains, shorten
+from rebalancer.documents.waits import MOST_LIKELY, LikelyDomains, RepairWait, shorten
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import TIMELESS
-from rebalancer.model.words import format_rest, name_list, plural, short_key
+from rebalancer.model.words import format_rest, name_list, plural, short_key, shorten_keys
 from rebalancer.reporting.headline import NOT_NOW, WITHOUT_NODE
 from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, join_lines, more_text, sections
 from rebalancer.reporting.text.resilience import changed_loss_text, unlisted_loss_lines
@@ -106,8 +106,9 @@ class _PlanText:
                 self._head(),
                 *map(self._group_lines, shown),
                 layout.wrap(more_text(len(groups) - len(shown))) if len(shown) < len(groups) else [],
+                *map(self._stuck_lines, plan.stuck),
                 [line for text in notes for line in layout.wrap(text, hang="  ")],
-                [line for text in self._closing(bool(shown)) for line in layout.wrap(text)],
+                [line for text in self._closing(bool(shown or plan.stuck)) for line in layout.wrap(text)],
             ]
         )
 
@@ -124,7 +125,7 @@ class _PlanText:
         """Say in one line how many pods move now, later and not, and what stands in the way."""
         numbers, groups = self._plan.totals, self._plan.groups
         if not groups:
-            return self._nothing_planned()
+            return ", ".join(("No eviction helps", *self._stuck())) if self._plan.stuck else self._nothing_planned()
         parts = [self._now()]
         surging = sum(bool(wait.added) for wait in self._plan.waiting)
         if surging:
@@ -136,7 +137,7 @@ class _PlanText:
         blocked = [group for group in groups if group.blocked]
         if blocked:
             parts.append(f"{numbers.blocked} blocked ({_reasons(blocked)})")
-        return ", ".join((*parts, *self._without_number()))
+        return ", ".join((*parts, *self._without_number(), *self._stuck()))
 
     def _now(self) -> str:
         """Say how many pods move now, or would, and why they do not."""
@@ -165,6 +166,27 @@ class _PlanText:
         without = [group for group in unknown if group.without_node]
         if without:
             yield f"{WITHOUT_NODE} ({_reasons(without)})"
+
+    def _stuck(self) -> Iterator[str]:
+        """Yield how much evictions leave violated, as no placement satisfies a limit, with the first reasons."""
+        helped = [group for group in self._plan.groups if group.is_repairable and _hopeless(group)]
+        if helped:
+            verb = "is" if len(helped) == 1 else "are"
+            why = _first([f"{_short_name(group)}: {_hopeless(group)}" for group in helped])
+            yield f"{plural(len(helped), 'violation')} {verb} repaired only in part ({why})"
+        number = self._plan.unrepairable
+        if number:
+            rows = [f"{_short_name(row)}: {row.reason}" for row in self._plan.stuck]
+            yield f"{plural(number, 'workload')} {NOT_NOW} ({_first(rows)})"
+
+    def _stuck_lines(self, row: RepairWait) -> list[str]:
+        """Show a limit that no placement satisfies and no eviction brings nearer."""
+        layout = self._layout
+        mark, name = layout.paint(_STAYS, Style.STUCK), f"{row.namespace}/{workload_names(row.workloads)}"
+        lines = layout.wrap(f"{mark} {layout.heading(name)}  {NOT_NOW}", hang="    ")
+        for text in (*row.violated, f"{mark} {row.reason}: {shorten_keys(row.message)}"):
+            lines += layout.wrap(text, "    ", "      ")
+        return lines
 
     def _closing(self, has_groups: bool) -> Iterator[str]:
         satisfied, unplanned, unknown = self._plan.satisfied, self._plan.unplanned, len(self._plan.unknown)
@@ -203,10 +225,11 @@ class _PlanText:
 
     def _group_lines(self, group: PlannedGroup) -> list[str]:
         layout = self._layout
-        style = STATE_STYLES.get(State(group.state))
+        shown = State.INFEASIBLE if _hopeless(group) else State(group.state)
+        style = STATE_STYLES.get(shown)
         mark = layout.paint("!" if group.state == State.VIOLATED else _STAYS, style)
         self._painted |= {_STAYS} if group.state != State.VIOLATED else set()
-        state = layout.paint(group.state, style)
+        state = layout.paint(shown, style)
         name = layout.heading(f"{group.namespace}/{workload_names(group.workloads)}")
         cost = f"  {_cost(group)}" if group.evictions or _decided(group) else ""
         lines = layout.wrap(f"{mark} {name}  {state}{cost}", hang="    ")
@@ -367,6 +390,11 @@ def _decided(group: PlannedGroup) -> int:
     return group.now + group.waiting
 
 
+def _hopeless(group: PlannedGroup) -> str:
+    """Return why no placement satisfies a limit of a group, "" where one does."""
+    return next((limit.reason for limit in group.limits if limit.reason), "")
+
+
 def _cost(group: PlannedGroup) -> str:
     if group.evictions:
         return f"{proof_text(group.evictions, group.lower_bound)}: {numbers_text(group)}"
@@ -388,10 +416,13 @@ def _proof(numbers: Totals) -> Iterator[str]:
 
 def _reasons(groups: Sequence[PlannedGroup]) -> str:
     """Say for the first groups what stands in the way, and count the others."""
-    first = [f"{_short_name(group)}: {group.brief}" for group in groups[:_MOST_REASONS]]
-    more = [f"{len(groups) - _MOST_REASONS} more"] if len(groups) > _MOST_REASONS else []
-    return "; ".join((*first, *more))
+    return _first([f"{_short_name(group)}: {group.brief}" for group in groups])
 
 
-def _short_name(group: PlannedGroup) -> str:
+def _first(texts: Sequence[str]) -> str:
+    more = [f"{len(texts) - _MOST_REASONS} more"] if len(texts) > _MOST_REASONS else []
+    return "; ".join((*texts[:_MOST_REASONS], *more))
+
+
+def _short_name(group: PlannedGroup | RepairWait) -> str:
     return f"{group.namespace}/{name_list(workload.name for workload in group.workloads)}"

@@ -19,6 +19,7 @@ from rebalancer.assessment.assess import Assessment
 from rebalancer.documents.explanation import explain_pod, explain_workload
 from rebalancer.documents.phrases import counts_change, proof_text
 from rebalancer.documents.plan import Totals, plan_document
+from rebalancer.documents.plan_notes import find_notes
 from rebalancer.engine import evaluate
 from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
 from rebalancer.model.loss_phase import Phase
@@ -208,6 +209,31 @@ def test_a_partial_repair_is_counted_as_such() -> None:
     ]
     document = plan_document(seen.plan, seen.snapshot)
     assert document.totals == totals(evictions=1, now=1, partial=1, blocked=3, blocked_lower_bound=3, optimal=False)
+
+
+QUARTER = '  - {name: quarter, topologyKey: topology.kubernetes.io/zone, maxShare: "<=1/4", action: Evict}\n'
+
+
+def test_a_limit_that_no_placement_satisfies_is_said_not_to_be_repaired_by_the_evictions_that_help() -> None:
+    """Two zones cannot hold a quarter each: the state is the report's, and nobody reads that the plan repairs it."""
+    seen = look(a_cluster("ab", 2, {"a-1": 5, "b-1": 1}).snapshot(), rules(QUARTER))
+    text = seen.text()
+    assert ", 1 violation is repaired only in part (default/web: TooFewDomains)" in text
+    assert "! default/web (Deployment)  Infeasible  2 evictions" in text
+    stays = "83%) in a -> 4 of 6 (67%); helps, and stays violated: no placement satisfies it (TooFewDomains)"
+    assert stays in text
+    assert stays in " ".join(seen.explained().split())
+
+
+def test_a_limit_that_no_placement_satisfies_and_no_eviction_helps_cannot_be_repaired() -> None:
+    """It is as even as it can be: the plan says why, and not that there is nothing to repair."""
+    seen = look(a_cluster("ab", 2, {"a-1": 3, "b-1": 3}).snapshot(), rules(QUARTER))
+    notes = find_notes(seen.plan, seen.assessment)
+    text = plan_text(plan_document(seen.plan, seen.snapshot, beside=notes, acting="mode Evict"))
+    assert text.splitlines()[1] == "No eviction helps, 1 workload cannot be repaired now (default/web: TooFewDomains)"
+    assert "    x TooFewDomains: zone a holds 3 of 6 (50%), the limit is maxShare <=1/4, which allows 1; " in text
+    assert "Nothing to repair" not in text
+    assert "does not repair by eviction" not in text
 
 
 def test_a_limit_that_only_alerts_causes_no_eviction() -> None:
