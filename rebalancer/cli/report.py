@@ -123,7 +123,7 @@ def _make_text(
     if document.map is not None:
         return report_map_text(document, document.map, layout, head=head, rules=bool(args.map))
     held, wide = local_storage_line(made.refusals), options.output == "wide"
-    return report_text(document, held, layout, head=head, most=options.most, wide=wide)
+    return report_text(document, held, layout, head=head, most=options.most, wide=wide, idle=cluster.acting.idle)
 
 
 def _exit_code(document: ReportDocument, fail_on: Sequence[str], snapshot: Snapshot, *, chose_nothing: bool) -> int:

@@ -92,7 +92,8 @@ def _answer(question: str, answer: str, *evidence: str) -> Answer:
 class ExplanationDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """An explanation. `verdict` is Moves, Waits or Stays, `reason` from the closed list where there is one.
 
-    `idle` says why the controller does not move what Moves by the plan, "" where it does, or for another verdict.
+    `idle` says why the controller does not move what Moves by the plan, "" where it does; of what Waits, that no
+    controller runs, "" where one does.
     `map` is that of a workload with all its rules, null of a pod and of a workload without constraints and limits.
     """
 
@@ -154,7 +155,7 @@ def explain_pod(
         *_method_answers(reference, plan, details),
     ]
     path += _constraint_suggestions(reference, groups, limits, plan)
-    idle = details.find_idle() if verdict == MOVES else ""
+    idle = _find_idle(verdict, details.find_idle() if verdict in {MOVES, WAITS} else "")
     return ExplanationDocument(object=f"pod {pod}", verdict=verdict, reason=reason, idle=idle, path=tuple(path))
 
 
@@ -189,10 +190,15 @@ def explain_workload(
         object=str(reference),
         verdict=verdict,
         reason=planned.reason,
-        idle=planned.idle,
+        idle=_find_idle(verdict, planned.idle),
         path=tuple(path),
         map=details.drawn if details.drawn is not None and details.drawn.lanes else None,
     )
+
+
+def _find_idle(verdict: str, idle: str) -> str:
+    """Return why nothing moves, where that changes what the verdict says: what waits is over only with a controller."""
+    return idle if verdict == MOVES or (verdict == WAITS and idle == NO_CONTROLLER) else ""
 
 
 def _blocked_answers(details: ExplanationDetails) -> Iterator[Answer]:
@@ -212,8 +218,7 @@ class _WorkloadPlan:
             group for group in plan.components if reference in group.workloads and group.reason is not None
         ]
         self._relaxations = details.relaxations
-        self._idle = details.find_idle() if self.going or self.waiting or self._obstacles else ""
-        self.idle = self._idle if self.going else ""
+        self.idle = details.find_idle() if self.going or self.waiting or self._obstacles else ""
         self._made_at = plan.made_at
         numbers = group_numbers(plan)
         self._blocked = sum(numbers[group.name].blocked for group in self._obstacles)
@@ -230,9 +235,9 @@ class _WorkloadPlan:
         names = [eviction.pod.name for eviction in self.going or [wait.eviction for wait in self.waiting]]
         counts = f"{len(self.going)} now, {len(self.waiting)} waiting"
         counts += f", {self._blocked} blocked" if self._blocked else ""
-        answer = f"{counts}{f'; {self.idle}' if self.idle else ''}"
+        answer = f"{counts}; {self.idle}" if self.idle and self.going else counts
         yield _answer("Which of its pods are evicted?", answer, name_list(names))
-        yield from _waiting_answers(self.waiting, self._made_at, self._idle)
+        yield from _waiting_answers(self.waiting, self._made_at, self.idle)
         moving = {eviction.group for eviction in self.going}
         for group in self._obstacles:
             question = "Why is only part of it repaired?" if group.name in moving else "Why is it not repaired now?"
@@ -240,7 +245,7 @@ class _WorkloadPlan:
             yield _answer(question, str(group.reason), evidence)
             waits = {wait.refusal for wait in self.waiting}
             if group.state is State.VIOLATED and group.refusal is not None and group.refusal not in waits:
-                yield _end_answer(group.refusal, self._made_at, self._idle)
+                yield _end_answer(group.refusal, self._made_at, self.idle)
 
 
 def _waiting_answers(waiting: Sequence[Waits], made_at: datetime, idle: str) -> Iterator[Answer]:

@@ -22,10 +22,11 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Amount, Budgets, Policy, load_policy
 from rebalancer.reporting.text.explanation import explanation_text
 from rebalancer.reporting.text.plan import plan_text
+from rebalancer.reporting.text.report import report_text
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.controller.cycles import cycle_of
 from tests.planning.clusters import sharing
-from tests.reports import rows_of, state_of
+from tests.reports import cycle_report, rows_of, state_of
 
 PARTS = ("now", "waiting", "later", "blocked")
 LIMIT = """
@@ -138,6 +139,11 @@ def check_unwatched(cycle: Cycle) -> None:
     for text in texts:
         assert not re.search(r"goes\s+on\s|27s", text)
         assert "Why is only part of it repaired?" not in text
+    for text in texts[1:]:
+        assert "Waits (" not in text or NO_CONTROLLER in " ".join(text.split()).partition("?")[0]
+    heading = "WHY NOT REPAIRED, BESIDES THAT NO CONTROLLER RUNS"
+    watched, unwatched = (report_text(cycle_report(cycle), idle=idle) for idle in ("", NO_CONTROLLER))
+    assert unwatched.count(heading) == watched.count("WHY NOT REPAIRED")
     waiting = texts[len(texts) - len(pods) :]
     assert all("does not go on" in " ".join(text.split()) for text in waiting)
 

@@ -13,7 +13,8 @@ _STYLES: Final = {MOVES: Style.MOVING, WAITS: Style.CAUTION, STAYS: Style.HEADIN
 def explanation_text(document: ExplanationDocument, layout: TextLayout = PLAIN, *, foot: Sequence[str] = ()) -> str:
     """Show an explanation, of a workload with its map; `foot` says of which controller and by which policy."""
     reason = "; ".join(filter(None, (document.reason, document.idle)))
-    shown = f"Would move ({reason})" if document.idle else document.verdict + (f" ({reason})" if reason else "")
+    said = "Would move" if document.idle and document.verdict == MOVES else document.verdict
+    shown = f"{said} ({reason})" if reason else said
     verdict = layout.paint(shown, _STYLES[document.verdict])
     lines = layout.wrap(f"{layout.heading(document.object)}: {verdict}", hang="  ")
     if document.map is not None:

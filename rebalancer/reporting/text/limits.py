@@ -15,10 +15,12 @@ _Note = tuple[ReportedLimit, str]
 """A sentence about a limit, "" for none."""
 
 
-def limit_sections(limits: Sequence[ReportedLimit], layout: TextLayout, most: int | None) -> list[list[str]]:
+def limit_sections(
+    limits: Sequence[ReportedLimit], layout: TextLayout, most: int | None, why_not: str
+) -> list[list[str]]:
     """Show the limits that are not satisfied as a table, with reasons and remedies; nothing where there is no limit.
 
-    `most` is how many are shown, None for all.
+    `most` is how many are shown, None for all, `why_not` the title of the reasons.
     """
     if not limits:
         return []
@@ -28,7 +30,7 @@ def limit_sections(limits: Sequence[ReportedLimit], layout: TextLayout, most: in
     if shown:
         more = layout.wrap(more_text(len(unsatisfied) - len(shown))) if len(shown) < len(unsatisfied) else []
         parts.append([*layout.table(_COLUMNS, [_row(limit, layout) for limit in shown]), *more])
-    for title, notes in (("WHY NOT REPAIRED", map(_obstacle_note, shown)), ("REMEDIES", map(_cause_note, shown))):
+    for title, notes in ((why_not, map(_obstacle_note, shown)), ("REMEDIES", map(_cause_note, shown))):
         lines = [line for text in _merge_notes(notes) for line in layout.wrap(text, hang="  ")]
         parts.append([layout.heading(title), *lines] if lines else [])
     satisfied = [limit for limit in limits if limit.state == State.SATISFIED]

@@ -5,7 +5,7 @@ from typing import Final
 
 from rebalancer.documents.domain_counts import ListedCounts
 from rebalancer.documents.map import MapDocument
-from rebalancer.documents.phrases import listed_text, workload_names
+from rebalancer.documents.phrases import NO_CONTROLLER, listed_text, workload_names
 from rebalancer.documents.report import ReportDocument, ReportedConstraint
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.spread import WhenUnsatisfiable
@@ -18,6 +18,7 @@ from rebalancer.reporting.text.resilience import resilience_lines
 
 _COLUMNS: Final = ("NAMESPACE", "WORKLOAD", "KEY", "MAXSKEW", "SKEW", "ACTION", "STATE", "COUNTS")
 _LEGEND: Final = "SKEW is the fullest domain less the emptiest; hard is DoNotSchedule, soft ScheduleAnyway."
+_WHY_NOT: Final = "WHY NOT REPAIRED"
 _LONGEST_BAR: Final = 12
 
 
@@ -29,18 +30,20 @@ def report_text(
     head: Sequence[str] = (),
     most: int | None = None,
     wide: bool = False,
+    idle: str = "",
 ) -> str:
     """Show a report: a summary, constraints, reasons, causes, deadlocks, findings, limits, anti-affinity, losses.
 
     `head` says of which controller and by which policy. `held` says how many pods local volumes keep.
-    `most` is how many workloads, and limits, are shown, None for all; `wide` shows
-    every domain.
+    `most` is how many workloads, and limits, are shown, None for all; `wide` shows every domain. `idle` is why the
+    controller moves nothing: where none runs, the reasons that pass do not let a repair go on.
     """
     shown = _first_workloads(document.constraints, most)
+    why_not = f"{_WHY_NOT}, BESIDES THAT {NO_CONTROLLER.upper()}" if idle == NO_CONTROLLER else _WHY_NOT
     parts = [
         [layout.heading(line) for text in (*head, _summary(document)) for line in layout.wrap(text)],
         _constraint_lines(document.constraints, shown, layout, wide=wide),
-        _noted("WHY NOT REPAIRED", _reasons(shown), layout),
+        _noted(why_not, _reasons(shown), layout),
         _noted("CAUSES", _causes(shown), layout),
         _noted(
             "DEADLOCKS",
@@ -50,7 +53,7 @@ def report_text(
         _noted("WITHOUT A NODE", _waiting(document), layout),
         _noted("FINDINGS", [f"{row.kind}: {row.object}: {row.message}" for row in document.findings], layout),
         layout.wrap(held, hang="  ") if held else [],
-        *limit_sections(document.limits, layout, most),
+        *limit_sections(document.limits, layout, most, why_not),
         *anti_affinity_sections(document.anti_affinity, layout, most),
         _resilience(document, layout, most, wide=wide),
     ]
