@@ -28,7 +28,7 @@ from rebalancer.admission.guards import NO_ANSWERS, GuardLimit, GuardState
 from rebalancer.admission.misplaced import misplaced_replacement
 from rebalancer.admission.opening import OutsideWindow, find_opening
 from rebalancer.admission.pause import Pause
-from rebalancer.admission.rates import Rates, count_waiting, queue
+from rebalancer.admission.rates import RateReached, Rates, count_waiting, queue
 from rebalancer.admission.rights import RightMissing, Rights
 from rebalancer.admission.slow_start import Windows, find_unplaceable, overdue_replacement
 from rebalancer.admission.standing import NO_OUTCOME, Allowance, Circumstances, Outcome, advance, find_coverage
@@ -42,7 +42,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import EVICT_RIGHT, EVICT_RIGHT_THERE, format_duration, format_rest, plural
 from rebalancer.planning.adding_first import add_first
 from rebalancer.planning.eviction import Eviction
-from rebalancer.planning.fates import NO_FATES, Fates
+from rebalancer.planning.fates import NO_FATES, Fates, Waits
 from rebalancer.planning.plan import Plan
 from rebalancer.policy import Mode, Policy
 from rebalancer.scheduling.view import View
@@ -655,7 +655,17 @@ class _Approvals:
         asked = [eviction for eviction in fates.going if eviction.pod.uid in uids]
         if proposal is None and asked:
             proposal = propose(asked, policy, now, find_coverage(self._plan, self._snapshot, waiting))
-        return fates.hold(lambda one: _await_approval(one, proposal, policy) if one.pod.uid in uids else None), proposal
+        fates = fates.hold(lambda one: _await_approval(one, proposal, policy) if one.pod.uid in uids else None)
+        if proposal is None:
+            return fates, None
+
+        def find_refusal(wait: Waits) -> Refusal | None:
+            # The places that a rate lacks are those of the proposal, which nobody has sent: no time frees one.
+            if wait.eviction.pod.uid in uids and isinstance(wait.refusal, RateReached) and wait.refusal.left:
+                return _await_approval(wait.eviction, proposal, policy)
+            return None
+
+        return fates.replace(find_refusal), proposal
 
     def _carry_out(self, fates: Fates, others: Sequence[_Step], proposal: Proposal) -> tuple[Fates, Proposal]:
         """Let go what is approved without later steps, and nothing else."""

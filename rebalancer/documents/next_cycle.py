@@ -12,6 +12,7 @@ from rebalancer.admission.admit import (
     AdmissionContext,
     AwaitsApproval,
     ModeObserves,
+    NotProposed,
     NotProposedYet,
     Overload,
     admit,
@@ -171,7 +172,7 @@ def _await_proposal(fates: Fates) -> Fates:
     return Fates(
         tuple(
             Waits(fate.eviction, NotProposedYet())
-            if isinstance(fate, Waits) and isinstance(fate.refusal, AwaitsApproval)
+            if isinstance(fate, Waits) and isinstance(fate.refusal, AwaitsApproval | NotProposed)
             else fate
             for fate in fates.rows
         )

@@ -106,7 +106,7 @@ def test_a_proposal_stays_the_same_from_cycle_to_cycle() -> None:
         assert (admission.fates.going, memory.proposal) == ((), proposal)
         awaiting = [waiting for waiting in admission.fates.kept if waiting.reason is Reason.AWAITING_APPROVAL]
         causes |= {waiting.refusal for waiting in awaiting}
-    assert causes == {AwaitsApproval(proposal.hash, NOW + policy.plan_ttl)}
+    assert causes == {AwaitsApproval(proposal.hash, NOW + policy.plan_ttl), NotProposed(proposal.hash)}
 
 
 def test_what_is_approved_is_admitted_and_nothing_else() -> None:
@@ -133,6 +133,19 @@ def test_what_is_not_proposed_waits_until_the_proposal_has_ended() -> None:
         uid: AwaitsApproval(part.hash, NOW + TTL) if uid in part.uids else NotProposed(part.hash)
         for uid in uids(PLAN.fates.going)
     }
+
+
+def test_what_a_proposal_has_no_place_for_waits_for_its_end_and_not_for_a_rate() -> None:
+    """The rate is used up by nothing that was sent: no time would let it go, however long nobody approves."""
+    policy, memory = rules(Mode.APPROVE, per_cycle=Amount(value=1)), NO_MEMORY
+    for turn in range(3):
+        admission, memory = cycle(memory, later=turn * MINUTE, policy=policy, turn=turn)
+        proposal = proposal_of(memory)
+        assert {waiting.eviction.pod.uid: waiting.refusal for waiting in admission.fates.kept} == {
+            uid: AwaitsApproval(proposal.hash, NOW + TTL) if uid in proposal.uids else NotProposed(proposal.hash)
+            for uid in uids(PLAN.fates.going)
+        }
+        assert len(proposal.uids) == 1
 
 
 def test_another_hash_approves_nothing() -> None:
