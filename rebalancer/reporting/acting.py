@@ -151,9 +151,10 @@ def describe_controller(status: StatusDocument, now: datetime) -> str:
         by = f" by {status.leader}" if last is not None and status.leader else ""
         return f"{describe_no_leader(lease, ran + by, now)}{invalid}"
     leads = f"{_describe_leader(lease, now)}, " if lease is not None else ""
-    is_old = status.as_of is not None and now - status.as_of >= _FRESH
-    known = f", as of {ago(status.as_of, now)}" if is_old and status.as_of is not None else ""
-    return f"{leads}{ran}{known}; {find_trouble(status, now) or describe_status(status)}{invalid}"
+    if last is not None and status.as_of is not None and now - status.as_of >= _FRESH:
+        # It is stored less often than cycles end.
+        ran = f"last cycle at most {ago(last, now)}, as of {ago(status.as_of, now)}"
+    return f"{leads}{ran}; {find_trouble(status, now) or describe_status(status)}{invalid}"
 
 
 def find_trouble(status: StatusDocument, now: datetime) -> str:

@@ -11,6 +11,7 @@ from rebalancer.documents.phrases import ago, domains_text, end_text, from_now, 
 from rebalancer.documents.status import ApprovalStatus, StatusDocument
 from rebalancer.documents.waits import HoldStatus, RepairWait
 from rebalancer.model.modes import Mode
+from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_rest, name_list, plural, short_key, shorten_keys
 from rebalancer.reporting.acting import describe_missing_rights, find_hindrance
 
@@ -179,7 +180,9 @@ def hold_sentence(hold: HoldStatus, now: datetime, *, goes_on: bool = True) -> s
     since = f" since {hold.since:%Y-%m-%d %H:%M:%SZ} ({ago(hold.since, now)})" if hold.since is not None else ""
     said = f"{hold.scope}{since}: {hold.reason}: {hold.message}"
     end = f"; {end_text(hold.until, hold.ends_with, now, verb='ends')}" if goes_on else ""
-    return f"{shorten_keys(said)}{end}"
+    # The breaker is closed by the first cycle after that, unless a bound is exceeded again before.
+    earliest = " at the earliest" if end and hold.until is not None and hold.reason == Reason.BREAKER_OPEN else ""
+    return f"{shorten_keys(said)}{end}{earliest}"
 
 
 def wait_sentence(wait: RepairWait, now: datetime, *, goes_on: bool = True) -> str:

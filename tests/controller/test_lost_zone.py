@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from rebalancer.adapters.web.page_address import PageAddress
+from rebalancer.adapters.web.page_view import PageView
 from rebalancer.controller.loop import step
 from rebalancer.controller.state import CycleDue, LoopState, PolicyLoaded, ProcessFacts
 from rebalancer.controller.status import status_document, status_documents
@@ -28,6 +30,7 @@ from tests.build import a_cluster, a_policy, a_state, with_nodes
 from tests.controller.simulated import eager
 from tests.controller.test_history import Recorded
 from tests.controller.test_page import Browser, new_browser, plain
+from tests.reports import page_of
 
 ZONES = ["eu-1a", "eu-1b", "eu-1c"]
 C = ("eu-1c-1", "eu-1c-2", "eu-1c-3")
@@ -121,6 +124,21 @@ def test_the_map_keeps_the_lost_zone(browser: Browser, whole: ClusterBuilder) ->
     panels = zones_document(state.cycle.evaluation, state.memory, state.cycle.fates)
     assert panels.nodes == 6
     assert {one.name: one.marks.get(NodeMark.LOST, 0) for one in panels.zones} == {"eu-1a": 0, "eu-1b": 0, "eu-1c": 3}
+
+
+def test_the_title_of_the_map_has_the_words_of_its_squares() -> None:
+    """Nodes that exist and are not Ready are "not ready", though their zone is lost; "lost" are those that are gone."""
+    whole = WHOLE.snapshot()
+    gone = replace(whole, nodes=tuple(node for node in whole.nodes if node.name not in C))
+    for after, title in (
+        (whole, "9 nodes in 3 zones"),
+        (gone, "6 nodes and 3 lost in 3 zones"),
+        (away(whole, C, ready=False), "9 nodes (3 not ready) in 3 zones"),
+    ):
+        state = looks(a_limit("<1/3"), whole, after)
+        assert state.cycle is not None
+        view = PageView(page_of(state), PageAddress("/", {}), state.cycle.context.now)
+        assert view.map_title.partition(";")[0] == title
 
 
 def test_the_map_counts_each_lost_node_once() -> None:

@@ -1,5 +1,6 @@
 """What the status page shows, as text and numbers: the head, rows, steps, facets. It is bounded for any cluster."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cached_property
@@ -611,8 +612,13 @@ class PageView:
         """Say what is on the map."""
         drawn = self._page.map
         assert drawn is not None
-        lost = sum(zone.lost.nodes for zone in drawn.zones if zone.lost is not None)
-        nodes = plural(sum(zone.of for zone in drawn.zones) - lost, "node")
+        states = Counter(node.state for zone in drawn.zones for node in zone.nodes)
+        for zone in drawn.zones:
+            states.update(zone.folded)
+        every = sum(zone.of for zone in drawn.zones)
+        lost = every - states.total() + states[NodeState.LOST]  # of some that are gone no name is known
+        nodes = plural(every - lost, "node")
+        nodes += f" ({states[NodeState.NOT_READY]} not ready)" if states[NodeState.NOT_READY] else ""
         nodes += f" and {lost} lost" if lost else ""
         more = f"; {plural(drawn.more, 'more lane')} not drawn" if drawn.more else ""
         zones = plural(len(drawn.zones) + drawn.more_zones, "zone")

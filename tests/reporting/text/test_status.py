@@ -19,8 +19,9 @@ from rebalancer.documents.status import (
     StatusDocument,
     TeamPolicyStatus,
 )
-from rebalancer.documents.waits import HoldStatus, LikelyDomains, NextMove, RepairWait, Usual
-from rebalancer.reporting.headline import wait_sentence
+from rebalancer.documents.waits import WHOLE_CLUSTER, HoldStatus, LikelyDomains, NextMove, RepairWait, Usual
+from rebalancer.model.reasons import Reason
+from rebalancer.reporting.headline import hold_sentence, wait_sentence
 from rebalancer.reporting.text.status import status_text
 from tests.reporting.text.test_map import repair
 
@@ -171,13 +172,23 @@ def test_a_leader_that_is_silent_is_seen_to_be() -> None:
 
 def test_what_is_old_says_as_of_when_it_is() -> None:
     """The controller may have ended another cycle since; without one, the last cycle is the age of all."""
-    for seconds, said in ((2, ""), (9, ", as of 9s ago")):
+    for seconds, said in ((2, "12s ago"), (9, "at most 12s ago, as of 9s ago")):
         status = structs.replace(STATUS, as_of=NOW - timedelta(seconds=seconds))
         led = structs.replace(status, lease=LeaseStatus(holder=STATUS.leader))
-        assert f"last cycle 12s ago{said}; mode Evict: the controller evicts" in status_text(led, NOW)
+        assert f"last cycle {said}; mode Evict: the controller evicts" in status_text(led, NOW)
     stored = structs.replace(STATUS, as_of=NOW - timedelta(seconds=9))
     free = structs.replace(stored, lease=LeaseStatus(free_since=NOW))
     assert f"last cycle 12s ago by {STATUS.leader}\n" in status_text(free, NOW)
+
+
+def test_the_breaker_ends_at_the_earliest_at_its_time() -> None:
+    """A cycle closes it, which comes after that moment, and only if no bound has been exceeded until then."""
+    until = NOW + timedelta(minutes=3)
+    hold = structs.replace(STATUS.holds[0], scope=WHOLE_CLUSTER, reason=Reason.BREAKER_OPEN, until=until, ends_with="")
+    assert hold_sentence(hold, NOW).endswith("; ends in 3m (2026-01-05 09:03:00Z) at the earliest")
+    assert hold_sentence(structs.replace(hold, reason=Reason.PAUSED), NOW).endswith(
+        "; ends in 3m (2026-01-05 09:03:00Z)"
+    )
 
 
 def test_each_wait_has_its_end_and_what_follows() -> None:
