@@ -182,7 +182,7 @@ class _PlanText:
     def _stuck_lines(self, row: RepairWait) -> list[str]:
         """Show a limit that no placement satisfies and no eviction brings nearer."""
         layout = self._layout
-        mark, name = layout.paint(_STAYS, Style.STUCK), f"{row.namespace}/{workload_names(row.workloads)}"
+        mark, name = self._paint(_STAYS), f"{row.namespace}/{workload_names(row.workloads)}"
         lines = layout.wrap(f"{mark} {layout.heading(name)}  {NOT_NOW}", hang="    ")
         for text in (*row.violated, f"{mark} {row.reason}: {shorten_keys(row.message)}"):
             lines += layout.wrap(text, "    ", "      ")

@@ -232,6 +232,7 @@ def test_a_limit_that_no_placement_satisfies_and_no_eviction_helps_cannot_be_rep
     text = plan_text(plan_document(seen.plan, seen.snapshot, beside=notes, acting="mode Evict"))
     assert text.splitlines()[1] == "No eviction helps, 1 workload cannot be repaired now (default/web: TooFewDomains)"
     assert "    x TooFewDomains: zone a holds 3 of 6 (50%), the limit is maxShare <=1/4, which allows 1; " in text
+    assert "\nx stays\n" in text, "the legend has the mark"
     assert "Nothing to repair" not in text
     assert "does not repair by eviction" not in text
 
