@@ -60,8 +60,8 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--fail-on",
         metavar="SEVERITY",
-        choices=[*Severity, _NEVER],
-        default=Severity.ERROR,
+        choices=[*map(str, Severity), _NEVER],
+        default=str(Severity.ERROR),
         help="exit with 3 if there is a finding of this severity or a worse one: error, warning, info or never "
         "(default: error)",
     )

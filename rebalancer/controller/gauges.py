@@ -81,8 +81,8 @@ def _list_teams(view: GaugeView) -> Iterable[Row]:
 
 GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
     *RESILIENCE_GAUGES,
-    *WORKLOAD_GAUGES,
     *SURGE_GAUGES,
+    *WORKLOAD_GAUGES,
     Gauge(
         name="rebalancer_capacity_placeholders",
         help="Placeholder pods that hold capacity, or wait for it.",

@@ -38,9 +38,18 @@ def check_keys(manifest: Manifest) -> Iterator[Finding]:
                 severity=Severity.WARNING,
                 manifest=manifest,
                 path=path,
-                message=f"topologyKey {key} {what}: a hard rule over a key that no node has admits no node",
+                message=f"topologyKey {key} {what}: {_describe_effect(path)}",
                 patch=(Operation("replace", path, meant),),
             )
+
+
+def _describe_effect(path: Path) -> str:
+    """Say what a rule over a key does that no node has: a spread constraint that is hard admits no node."""
+    if "topologySpreadConstraints" in path:
+        return "a hard constraint over a key that no node has admits no node, a soft one does nothing"
+    if "podAffinity" in path and "requiredDuringSchedulingIgnoredDuringExecution" in path:
+        return "required affinity over a key that no node has admits no node"
+    return "a rule over a key that no node has does nothing"
 
 
 def _is_meant(known: str, key: str) -> bool:

@@ -72,7 +72,7 @@ class Manifests:
 
     @classmethod
     def of(cls, read: Iterable[Manifest]) -> Self:
-        """Return manifests; a workload that leaves its number to an autoscaler has the least that this allows."""
+        """Return manifests; one that an autoscaler scales has at least the least that this allows."""
         every = tuple(read)
         scaled = {_target(one.autoscaler, one.namespace): one.autoscaler for one in every if one.autoscaler is not None}
         return cls(tuple(_with_least(one, scaled.get((one.namespace, one.kind, one.name))) for one in every))
@@ -102,6 +102,8 @@ def _target(autoscaler: Autoscaler, namespace: str) -> tuple[str, str, str]:
 
 
 def _with_least(manifest: Manifest, autoscaler: Autoscaler | None) -> Manifest:
-    if autoscaler is None or manifest.workload is None or manifest.find(("spec", "replicas")) is not None:
+    if autoscaler is None or manifest.workload is None or not manifest.workload.replicas:  # 0 turns it off
         return manifest
-    return replace(manifest, workload=structs.replace(manifest.workload, replicas=autoscaler.min_replicas))
+    written = manifest.workload.replicas if manifest.find(("spec", "replicas")) is not None else 0
+    replicas = max(written, autoscaler.min_replicas)
+    return replace(manifest, workload=structs.replace(manifest.workload, replicas=replicas))

@@ -19,6 +19,7 @@ from rebalancer.lint.limit_numbers import unattainable_sizes
 from rebalancer.lint.limit_sizes import domains_of, show_sizes
 from rebalancer.lint.limits import CoveredLimit
 from rebalancer.lint.manifest import Manifest, Path
+from rebalancer.lint.terms import own_terms
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 
@@ -52,7 +53,10 @@ def check_scale_downs(manifest: Manifest, ground: Ground | None = None) -> Itera
     workload = manifest.workload
     if manifest.kind != _STATEFUL_SET or workload is None or workload.template is None or manifest.template is None:
         return
+    apart = {term.topology_key for _, term in own_terms(manifest, apart=True)}
     for number, constraint in enumerate(workload.template.spec.spread):
+        if constraint.topology_key in apart:  # no domain ever has two of them
+            continue
         domains = _count_domains(manifest, constraint, ground)
         if domains is None or stays_in_order(manifest.replicas, domains, constraint.max_skew):
             continue

@@ -68,7 +68,7 @@ def test_the_formats(server: ApiServer, capsys: pytest.CaptureFixture[str]) -> N
         (["shop/Deployment/cart", "-n", "shop"], 9),
         (["cart", "-n", "other"], 0),
         (["statefulset/cart"], 0),
-        (["-n", "shop"], 10),
+        (["-n", "shop"], 12),
         (["db"], 1),
         (["statefulset/db-replica"], 1),
         (["db-proxy", "-n", "shop"], 1),
@@ -85,7 +85,7 @@ def test_since(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     """By the clock of the command; the trend too, with the sample that still held then."""
     late = int(datetime.now(UTC).timestamp()) - HISTORY[-1].at - 60
     with reachable(recorded(tuple(structs.replace(one, at=one.at + late) for one in HISTORY)), tmp_path, monkeypatch):
-        assert len(json.loads(shown(capsys, "--since", "2m", "-o", "json"))["entries"]) == 15
+        assert len(json.loads(shown(capsys, "--since", "2m", "-o", "json"))["entries"]) == 17
         for since in ("2m", "2h"):
             assert len(json.loads(shown(capsys, "--trend", "--since", since, "-o", "json"))["samples"]) == 1
 

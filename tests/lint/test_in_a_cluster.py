@@ -416,3 +416,12 @@ def test_old_pods_count_while_they_are_replaced() -> None:
     found = findings(made.snapshot(), larger)
     assert said(found, Rule.NO_PLACEMENT) == [("warning", f"placed anew, at most 1 of 2 pods find a node: {reason}")]
     assert [severity for severity, _ in said(found, Rule.ROLLOUT_WEDGES)] != ["error"]
+
+
+def test_an_autoscaler_keeps_at_least_its_least_whatever_number_is_written() -> None:
+    """A budget that keeps two lets one of these three go; of one pod alone it lets none go."""
+    keeps_two = budget(minAvailable=2)
+    for written in (1, 2, 3):
+        scaled = findings(nodes().snapshot(), deployment(written), keeps_two, autoscaler(3, 9))
+        assert said(scaled, Rule.BUDGET_ALLOWS_NOTHING) == []
+    assert said(findings(nodes().snapshot(), deployment(1), keeps_two), Rule.BUDGET_ALLOWS_NOTHING)

@@ -74,8 +74,8 @@ WRONG: list[tuple[Rule, Severity, Mapping[str, Any], str]] = [
         Severity.WARNING,
         deployment(topologySpreadConstraints=[spread("topology.kubernetes.io/zones")]),
         (
-            f"topologyKey topology.kubernetes.io/zones is no well-known key; {ZONE} is: a hard rule over a key that no "
-            "node has admits no node"
+            f"topologyKey topology.kubernetes.io/zones is no well-known key; {ZONE} is: a hard constraint over a key "
+            "that no node has admits no node, a soft one does nothing"
         ),
     ),
     (
@@ -83,8 +83,8 @@ WRONG: list[tuple[Rule, Severity, Mapping[str, Any], str]] = [
         Severity.WARNING,
         deployment(affinity=affinity(apart=[term("failure-domain.beta.kubernetes.io/zone")])),
         (
-            f"topologyKey failure-domain.beta.kubernetes.io/zone is outdated: new nodes have {ZONE}: a hard rule over "
-            "a key that no node has admits no node"
+            f"topologyKey failure-domain.beta.kubernetes.io/zone is outdated: new nodes have {ZONE}: a rule over a key "
+            "that no node has does nothing"
         ),
     ),
     (

@@ -141,3 +141,11 @@ def test_a_limit_that_a_scale_down_violates_is_found() -> None:
     broken = [left for left in range(2, 7) if any(2 * max(count(one[:left], 3)) > left for one in every)]
     assert list(note.sizes) == broken
     assert note.message.startswith("a scale-down deletes the highest ordinals, wherever they are: 3 of the lowest ")
+
+
+def test_where_each_domain_holds_one_pod_at_most_no_scale_down_leaves_two() -> None:
+    """Required anti-affinity over the key of the constraint."""
+    assert notes(stateful(5, spread()))
+    apart = {"topologyKey": ZONE, "labelSelector": spread()["labelSelector"]}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}
+    assert not notes(stateful(5, spread(), affinity=affinity))

@@ -129,7 +129,10 @@ UNSAVED = HoldStatus(
             {"missing_rights": ("a", "b", "c", "d", "e", "f")},
             structs.replace(BUSY, moving=0),
             Sign.NONE,
-            "No right to evict in a, b, c, d, e and 1 more: apply deploy/components/evict-rights/cluster-role.yaml",
+            (
+                "No right to evict in a, b, c, d, e and 1 more: apply deploy/components/evict-rights/cluster-role.yaml, "
+                "or deploy/namespace there"
+            ),
         ),
         (
             {"mode": "Observe", "stale": "Pod: no watch event for 205s", "waits": ()},
