@@ -18,6 +18,7 @@ import structlog
 
 from rebalancer.controller.kill_switch import KillSwitch
 from rebalancer.controller.state import Clocks, LoopEvent, LoopState, SurgesReported
+from rebalancer.model.deletion_costs import SURGE_COST
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, RepairMethod
 from rebalancer.ports import Cluster, PatchResult, ReadFailedError, Scaler, ScaleResult
@@ -32,6 +33,9 @@ EVERY: Final = 1.0
 
 _CHECK_EVERY: Final = 600.0
 """Seconds for which the proof serves that this identity cannot change more of pods than deletion costs."""
+
+_READ_AGAIN: Final = 30.0
+"""Seconds after which records that could not be read are read again."""
 
 _log = structlog.get_logger("rebalancer")
 
@@ -64,6 +68,9 @@ class SurgeWorker:
         self._check_failed = ""
         self._report = NO_SURGES
         self._begun_of: object = None
+        self._read_again_at = 0.0
+        self._looked_at: object = None
+        self._is_marked = False
         self._refused: dict[str, Refused] = {}
         self._ending = threading.Event()
         self.thread = threading.Thread(target=self._run, name="surge", daemon=True)
@@ -104,9 +111,16 @@ class SurgeWorker:
     # Records
 
     def _load(self, state: LoopState) -> bool:
-        """Read the records once in a term, where surges are in use or may have been; return whether they are known."""
+        """Read the records once in a term, where surges are in use or have left a mark; return whether they are known.
+
+        Off, nothing is requested for them. Where they cannot be read, it is tried again after a while.
+        """
         if self._records is not None and self._term == state.leadership.term:
             return True
+        now = self._clocks.monotonic()
+        if now < self._read_again_at or not self._may_have_records(state):
+            return False
+        self._read_again_at = now + _READ_AGAIN
         try:
             self._records = decode_surges(self._cluster.load_surges())
         except (ReadFailedError, msgspec.DecodeError) as error:
@@ -114,15 +128,26 @@ class SurgeWorker:
             used = state.in_force.policy.repair.method is not RepairMethod.EVICT
             self._publish((), (), f"the records of surges cannot be read: {error}" if used else "")
             return False
+        self._read_again_at = 0.0
         self._term = state.leadership.term
         self._report = NO_SURGES  # what was told in an earlier term is forgotten
         return True
+
+    def _may_have_records(self, state: LoopState) -> bool:
+        """Return whether the policy adds pods, or a pod is marked: a surge began under another policy."""
+        if state.in_force.policy.repair.method is not RepairMethod.EVICT:
+            return True
+        cycle = state.cycle
+        if cycle is not None and cycle is not self._looked_at:
+            self._looked_at = cycle
+            self._is_marked = any(pod.own_deletion_cost == SURGE_COST for pod in cycle.snapshot.pods)
+        return cycle is not None and self._is_marked
 
     def _store(self, records: tuple[Surge, ...]) -> str:
         """Store records; return why that failed, "" if it did not."""
         problem = self._cluster.save_surges(encode_surges(records))
         if problem:
-            self._records = None  # read again: somebody else may have written
+            self._records, self._read_again_at = None, 0.0  # read again: somebody else may have written
         else:
             self._records = records
         return problem

@@ -9,6 +9,7 @@ SurgeWhereBlocked: whoever asks for Surge asks that no pod is ever missing.
 """
 
 from collections.abc import Collection, Iterator
+from typing import Final
 
 from msgspec import structs
 
@@ -20,6 +21,7 @@ from rebalancer.model.facts import End, Refusal
 from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.words import plural
+from rebalancer.model.workloads import Workload
 from rebalancer.planning.case import Decision
 from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.fates import Fates, Waits
@@ -31,6 +33,9 @@ from rebalancer.planning.scope.victims import Allowed
 from rebalancer.planning.search.report import Method
 from rebalancer.policy import Policy, RepairMethod
 from rebalancer.scheduling.view import View
+
+_SCALED: Final = frozenset({"ReplicaSet", "Deployment"})
+"""Kinds that are scaled by a number, and whose pods go by their deletion costs."""
 
 
 class AddedFirst(Refusal):
@@ -144,7 +149,7 @@ class AdditionPlanner:
         return Allowed.NEVER in self._ledger.when_allowed(step.victims, step.needed).values()
 
     def _add_first(self, problem: Problem, decision: Decision) -> Decision | Refusal:
-        why = next(self._find_obstacles(problem), "")
+        why = self._find_obstacle(problem)
         if why or not isinstance(problem, SingleClassProblem):
             return NotAddedTo(why)
         (member,) = problem.component.members
@@ -166,35 +171,33 @@ class AdditionPlanner:
             ranked=problem.pods.ranked,
         )
 
-    def _find_obstacles(self, problem: Problem) -> Iterator[str]:
-        """Yield why no pod can be added to the one owner of a component, whatever its budgets are."""
+    def _find_obstacle(self, problem: Problem) -> str:
+        """Return why no pod can be added to the one owner of a component, whatever its budgets are, "" if one can."""
         component = problem.component
         if len(component.members) > 1:
-            yield f"{plural(len(component.members), 'owner')} of pods are repaired together"
-            return
+            return f"{plural(len(component.members), 'owner')} of pods are repaired together"
         (member,) = component.members
         owner, top = member.owner, member.top
-        if (
-            owner is None
-            or owner.kind != "ReplicaSet"
-            or (top is not None and top.kind not in {"ReplicaSet", "Deployment"})
-        ):
-            yield f"{member.reference} chooses itself which of its pods goes"
-            return
+        if owner is None or not {owner.kind, *((top.kind,) if top is not None else ())} <= _SCALED:
+            return f"{member.reference} chooses itself which of its pods goes"
         if not isinstance(problem, SingleClassProblem):
-            yield "its pods are counted by rules that do not nest"
-        workload = top or owner
+            return "its pods are counted by rules that do not nest"
+        return self._find_change(member, owner, top or owner)
+
+    def _find_change(self, member: PodController, owner: Workload, workload: Workload) -> str:
+        """Return what changes, or may change, the number of a workload's pods or which of them go, "" for nothing."""
         if any(
             (one.namespace, one.target_kind, one.target_name) == (workload.namespace, workload.kind, workload.name)
             for one in self._view.snapshot.autoscalers
         ):
-            yield "an autoscaler sets its number of replicas"
+            return "an autoscaler sets its number of replicas"
         wanted = workload.replicas
         ready = sum(pod.ready for pod in member.pods)
         if not wanted == len(member.pods) == ready or self._is_leaving(owner.uid):
-            yield f"{ready} of {plural(wanted, 'pod')} are Ready, and others are being created or deleted"
+            return f"{ready} of {plural(wanted, 'pod')} are Ready, and others are being created or deleted"
         if any(is_foreign(pod) for pod in member.pods):
-            yield "people or other programs have set deletion costs of its pods"
+            return "people or other programs have set deletion costs of its pods"
+        return ""
 
     def _is_leaving(self, owner: str) -> bool:
         runs = self._view.snapshot.runs_of.get(owner, ())

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,13 +14,22 @@ from rebalancer.model.deletion_costs import DELETION_COST, SURGE_COST
 from rebalancer.model.labels import Labels
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import Snapshot
-from rebalancer.planning.adding_first import AddedFirst, NoSafeAddition, NotAddedTo, add_first
+from rebalancer.planning.adding_first import (
+    AddedFirst,
+    NoSafeAddition,
+    NotAddedTo,
+    SurgeUnderWay,
+    add_first,
+    hold_surging,
+)
 from rebalancer.planning.plan import Plan
+from rebalancer.planning.problem.single_class import CapacityReserved, SingleClassProblem
 from rebalancer.planning.search.report import Method
-from rebalancer.policy import RepairBy, RepairMethod
+from rebalancer.policy import Nodes, Policy, RepairBy, RepairMethod
 from rebalancer.policy.selectors import Selector
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
-from tests.build import a_cluster
+from tests.build import a_cluster, a_policy, with_nodes
+from tests.planning.build import first_problem
 from tests.planning.clusters import planned, policy, sharing
 
 UNEVEN = {"a-1": 3, "a-2": 2, "b-1": 1}
@@ -195,3 +205,73 @@ def test_where_no_addition_is_safe_it_is_said() -> None:
 def test_elsewhere_pods_are_evicted(rules: dict[str, Any]) -> None:
     repair = RepairBy(**{"method": RepairMethod.SURGE, "namespaces": ("*",), **rules})
     assert added(planned(cluster().snapshot(), policy(repair=repair))) == [0, 0, 0]
+
+
+def test_what_goes_waits_while_pods_are_added_already() -> None:
+    """Of the owners that have a surge, whatever else they would wait for."""
+    plan = surge(cluster().snapshot())
+    (owner,) = {eviction.owner_uid for eviction in plan.fates.going}
+    for fates in (plan.fates, add_first(plan.fates), planned(cluster().snapshot(), policy()).fates):
+        held = hold_surging(fates, {owner})
+        assert {type(one.refusal) for one in held.kept} == {SurgeUnderWay}
+        assert not held.going
+        assert hold_surging(fates, set()) == fates
+        assert hold_surging(fates, {"another"}) == fates
+
+
+def test_what_no_budget_allows_stays_blocked_where_the_policy_does_not_override_it() -> None:
+    plan = surge(cluster(0).snapshot(), RepairMethod.SURGE_WHERE_BLOCKED)
+    assert plan.components[0].reason is Reason.STEP_EXCEEDS_BUDGET
+
+
+def test_pods_whose_rules_do_not_nest_are_refused() -> None:
+    """Racks that lie across zones."""
+    snapshot = a_cluster("ab", 2, UNEVEN, spread={ZONE: 1, "rack": 1}).snapshot()
+    racks = {node.name: {"labels": Labels({**node.labels, "rack": node.name[-1]})} for node in snapshot.nodes}
+    (component,) = surge(with_nodes(snapshot, racks)).components
+    assert "do not nest" in str(component.refusal)
+
+
+def test_a_quota_on_what_the_pods_do_not_use_bounds_nothing() -> None:
+    quota = ResourceQuota(namespace="default", name="cpu", hard=(("requests.cpu", 0),), used=(("requests.cpu", 0),))
+    assert added(surge(replace(cluster(cpu=0).snapshot(), quotas=(quota,)))) == [2, 2]
+
+
+def test_added_pods_wait_until_the_nodes_that_may_take_them_have_settled() -> None:
+    """No budget is asked meanwhile: none is spent."""
+    snapshot = cluster().snapshot()
+    fresh = {node.name: {"ready_since": snapshot.taken_at} for node in snapshot.nodes if node.name.startswith("c")}
+    repair = RepairBy(method=RepairMethod.SURGE, namespaces=("*",), max_surge=2)
+    rules = policy(repair=repair, nodes=Nodes(settle=timedelta(minutes=1)))
+    plan = planned(with_nodes(snapshot, fresh), rules)
+    assert {one.reason for one in plan.fates.waiting} == {Reason.NODE_SETTLING}
+    elsewhere = {node.name: {"ready_since": snapshot.taken_at} for node in snapshot.nodes if node.name == "a-1"}
+    assert planned(with_nodes(snapshot, elsewhere), rules).fates.going
+
+
+def limited(share: str) -> Policy:
+    limit = f"{{name: zone, topologyKey: {ZONE}, maxShare: '{share}', action: Evict}}"
+    groups = a_policy(f"groups:\n- {{name: all, selector: {{}}, limits: [{limit}]}}\n").groups
+    repair = RepairBy(method=RepairMethod.SURGE, namespaces=("*",), max_surge=2)
+    return policy(repair=repair, groups=groups)
+
+
+def test_a_limit_is_repaired_by_adding_first_where_a_constraint_forces_the_scheduler() -> None:
+    """The counts of the limit's own key are shown where a constraint is over it."""
+    builder = a_cluster("abc", 2)
+    builder.deployment("web", on=UNEVEN, spread={HOSTNAME: 1})
+    plan = planned(builder.snapshot(), limited("<=1/2"))
+    after = plan.components[0].after
+    assert not plan.fates.going or (after is not None and ZONE not in after)
+    builder = a_cluster("abc", 2)
+    builder.deployment("web", on=UNEVEN)
+    (component,) = planned(builder.snapshot(), limited("<=1/2")).components
+    assert isinstance(component.refusal, NoSafeAddition)
+
+
+def test_while_other_pods_may_take_the_places_nothing_is_added() -> None:
+    _, problem = first_problem(cluster().snapshot())
+    assert isinstance(problem, SingleClassProblem)
+    assert problem.addition_step(1).step is not None
+    search = structs.replace(problem, lost=1).addition_step(1)
+    assert isinstance(search.refusal, CapacityReserved)

@@ -88,9 +88,9 @@ class Play:
 
     def __post_init__(self) -> None:
         self.simulation = Simulation(self.cluster, self.policy)
-        self._start()
+        self.restart()
 
-    def _start(self) -> None:
+    def restart(self) -> None:
         runner = self.simulation.runner
         clocks = Clocks(now=lambda: self.cluster.now, monotonic=self.cluster.seconds)
         self.worker = SurgeWorker(
@@ -115,7 +115,7 @@ class Play:
             try:
                 self.worker.work()
             except DiedError:
-                self._start()
+                self.restart()
             self.simulation.runner.drain()
             self.ended += self.simulation.runner.state.reported.surges.ended
             self._watch()

@@ -13,6 +13,7 @@ from rebalancer.model.cluster import Autoscaler
 from rebalancer.model.deletion_costs import SURGE_COST
 from rebalancer.model.moves import Reference
 from rebalancer.policy import Mode, RepairBy, RepairMethod
+from rebalancer.ports import ReadFailedError
 from rebalancer.simulator import ZONE, RollingUpdate
 from rebalancer.surge.record import Ending, Phase
 from tests.build import a_cluster
@@ -243,3 +244,48 @@ def test_a_record_that_cannot_be_stored_stops_nothing_else() -> None:
     assert [one.ending for one in played.ended] == [Ending.DONE] * len(played.ended)
     assert len(played.ended) >= 4
     check(played, 12, 4)
+
+
+class Unread(Watched):
+    """A cluster that counts how often the records are read."""
+
+    reads: int = 0
+
+    def load_surges(self) -> str:
+        self.reads += 1
+        return super().load_surges()
+
+
+def test_off_nothing_is_requested_and_what_has_begun_is_taken_back_all_the_same() -> None:
+    """Whoever leads next under a policy that only evicts reads the records only where a pod is marked."""
+    builder = skewed(HALF)
+    off = surging().model_copy(update={"repair": RepairBy()})
+    played = Play(Unread(builder.snapshot(), seed=1), off)
+    played.seconds(60)
+    assert isinstance(played.cluster, Unread)
+    assert (played.cluster.reads, played.cluster.surges) == (0, "")
+    played = Play(Unread(skewed(HALF, budget=0).snapshot(), seed=1), surging())
+    while not any(one.phase is Phase.WAITING for one in played.records):
+        played.seconds(1)
+    played.simulation.runner.tell(PolicyLoaded(policy=off))
+    played.simulation.runner.drain()
+    played.restart()
+    played.seconds(60)
+    assert (replicas(played), played.least_ready) == (6, 6)
+    assert_nothing_left(played)
+
+
+def test_records_that_cannot_be_read_are_read_again_after_a_while() -> None:
+    """Not each second: the API server would refuse each."""
+
+    class Refusing(Unread):
+        def load_surges(self) -> str:
+            super().load_surges()
+            raise ReadFailedError("ConfigMap rebalancer-system/rebalancer-surges does not exist")
+
+    played = Play(Refusing(skewed(HALF, budget=0).snapshot(), seed=1), surging())
+    played.seconds(65)
+    assert isinstance(played.cluster, Unread)
+    assert played.cluster.reads == 3
+    assert "does not exist" in played.simulation.runner.state.reported.surges.stopped
+    assert replicas(played) == 6

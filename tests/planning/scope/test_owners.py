@@ -265,6 +265,12 @@ class TestPodsOnNodesThatAreNotReady:
         nodes = [structs.replace(node, ready=node.name != "a-1") for node in snapshot.nodes]
         return replace(pods(snapshot, change), nodes=nodes)
 
+    def test_where_pods_elsewhere_are_terminating_too_it_is_a_rollout(self) -> None:
+        """None of those on the silent node: the others say nothing of it."""
+        snapshot = self.lost(2, current_revision="db-1")
+        moved = pods(snapshot, lambda pod: structs.replace(pod, node="b-1") if pod.terminating else pod)
+        assert causes(planned(moved)) == {OwnerRollingOut("StatefulSet", 6, 6, 4)}
+
     def test_pods_that_cannot_end_there_are_no_rollout(self) -> None:
         """Nothing is evicted, and it goes on when these pods are deleted: no rollout is said to end."""
         plan = planned(self.lost(2, current_revision="db-2"))

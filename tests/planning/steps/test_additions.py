@@ -117,6 +117,16 @@ def test_adding_first_repairs_what_no_eviction_does() -> None:
     assert len(names(counts, 1, 2, 1)) == 1
 
 
+def test_a_step_that_cannot_be_searched_to_its_end_is_as_large_as_was_found() -> None:
+    """The search of a second victim takes more than is left."""
+    counts, limits = TreeState(state([[3, 3], [0, 0], [0, 0]])), bounds(1, 1)
+    assert len(addition_step(counts, limits, 2, SearchCache(SearchLimits())).victims) == 2
+    found = {
+        len(addition_step(counts, limits, 2, SearchCache(SearchLimits(step_states=many))).victims) for many in range(40)
+    }
+    assert found == {0, 1, 2}
+
+
 def test_a_search_that_reaches_its_limit_says_so() -> None:
     cache = SearchCache(SearchLimits(step_states=3))
     step = addition_step(TreeState(state([[0, 0], [3, 4], [5, 2]])), bounds(1, 1), 3, cache)
