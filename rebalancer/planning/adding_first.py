@@ -211,9 +211,9 @@ class AdditionPlanner:
         for quota in quotas_of(old.namespace, self._view.snapshot):
             hard, used = dict(quota.hard), dict(quota.used)
             for charge in find_charges(quota, old, new):
-                if charge.requested:
-                    free = max(0, hard[charge.resource] - used.get(charge.resource, 0))
-                    yield free // charge.requested, f"{name_quota(quota)} has no {charge.resource} left for another pod"
+                free = max(0, hard[charge.resource] - used.get(charge.resource, 0))
+                fits = free // charge.requested if charge.requested else self._rules.max_surge
+                yield fits, f"{name_quota(quota)} has no {charge.resource} left for another pod"
         if not self._rules.overrides_budgets_in(member.reference.namespace):
             for budget in self._ledger.budgets_of(old):
                 yield (

@@ -25,6 +25,7 @@ from rebalancer.planning.adding_first import (
 from rebalancer.planning.plan import Plan
 from rebalancer.planning.problem.single_class import CapacityReserved, SingleClassProblem
 from rebalancer.planning.search.report import Method
+from rebalancer.planning.single_class.outlook import AdditionOutlook
 from rebalancer.policy import Nodes, Policy, RepairBy, RepairMethod
 from rebalancer.policy.selectors import Selector
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
@@ -267,6 +268,15 @@ def test_a_limit_is_repaired_by_adding_first_where_a_constraint_forces_the_sched
     builder.deployment("web", on=UNEVEN)
     (component,) = planned(builder.snapshot(), limited("<=1/2")).components
     assert isinstance(component.refusal, NoSafeAddition)
+
+
+def test_of_a_limit_alone_nobody_knows_what_it_leads_to() -> None:
+    """No constraint says where the scheduler places an added pod."""
+    builder = a_cluster("abc", 2)
+    builder.deployment("web", on=UNEVEN)
+    _, problem = first_problem(builder.snapshot(), limited("<=1/2"))
+    assert isinstance(problem, SingleClassProblem)
+    assert AdditionOutlook(problem.layout, {"a-1": 1}, 1, 100).counts() is None
 
 
 def test_while_other_pods_may_take_the_places_nothing_is_added() -> None:
