@@ -20,7 +20,7 @@ from tests.pages import RUNBOOKS, checkout, runbook_commands
 
 OF_A_KUBELET = (" logs ", " exec ", "/proxy/")
 KARPENTER = {"karpenter.sh/v1": ("nodepools", "nodeclaims")}
-INSTALLATION = ("kubectl apply -k deploy/evict", "kubectl apply -k deploy/capacity")
+INSTALLATION = ("kubectl apply -k deploy/evict", "kubectl apply -k deploy/capacity", "kubectl apply -k deploy/surge")
 LEASE = {
     "apiVersion": "coordination.k8s.io/v1",
     "kind": "Lease",
@@ -70,6 +70,7 @@ def test_the_commands_of_the_runbooks_work_twice(installed: ControlPlane, tmp_pa
         "NAMESPACE": "shop",
         "TOPOLOGY_KEY": ZONE,
         "PLANHASH": "0" * 16,
+        "NUMBER": "3",
     }
     every = list(dict.fromkeys(command for page in RUNBOOKS for command in runbook_commands(page)))
     todo = [command for command in every if not any(word in command for word in OF_A_KUBELET)]
