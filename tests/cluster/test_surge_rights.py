@@ -124,7 +124,7 @@ def test_of_a_scale_the_server_takes_nothing_but_the_replicas(cluster: ControlPl
 
 
 def test_every_other_write_is_refused(cluster: ControlPlane) -> None:
-    """By the roles: there is no other right. The record alone may be replaced, and not deleted."""
+    """By the roles: there is no other right. The record alone may be patched, and not deleted."""
     lay_out_shop(cluster, "surge")
     account = cluster.api_as(ACCOUNT)
     image = {"spec": {"template": {"spec": {"containers": [{"name": "c", "image": "example.test/other:1"}]}}}}
@@ -137,7 +137,7 @@ def test_every_other_write_is_refused(cluster: ControlPlane) -> None:
         ("PUT", f"{PATHS['Deployment']}/scale", {"spec": {"replicas": 4}}),
         ("DELETE", PATHS["Deployment"], None),
         ("DELETE", pod, None),
-        ("PATCH", SURGES, {"data": {"x": "y"}}),
+        ("PUT", SURGES, cluster.api.get(SURGES)),
         ("DELETE", SURGES, None),
         ("PUT", f"/api/v1/namespaces/{NAMESPACE}/configmaps/rebalancer-control", cluster.api.get(SURGES)),
     ]
@@ -149,10 +149,11 @@ def test_every_other_write_is_refused(cluster: ControlPlane) -> None:
     refused = cluster.audit.requests(user=USER, where=lambda request: request.code == 403)
     assert len(refused) == len(writes)
     record = account.get(SURGES)
-    account.replace({**record, "data": {"surges.json": "[]"}})
+    version = {"metadata": {"resourceVersion": record["metadata"]["resourceVersion"]}}
+    account.patch(SURGES, {**version, "data": {"surges.json": "[]"}})
     assert cluster.api.get(SURGES)["data"] == {"surges.json": "[]"}
     with pytest.raises(ApiError) as stale:
-        account.replace({**record, "data": {}})
+        account.patch(SURGES, {**version, "data": {"surges.json": "[1]"}})
     assert stale.value.code == 409
 
 
