@@ -130,8 +130,8 @@ UNSAVED = HoldStatus(
             structs.replace(BUSY, moving=0),
             Sign.NONE,
             (
-                "No right to evict in a, b, c, d, e and 1 more: apply deploy/components/evict-rights/cluster-role.yaml, "
-                "or deploy/namespace there"
+                "No right to evict in a, b, c, d, e and 1 more: apply "
+                "deploy/components/evict-rights/cluster-role.yaml, or deploy/namespace there"
             ),
         ),
         (
