@@ -19,6 +19,7 @@ import structlog
 
 from rebalancer.controller.cycle import Cycle
 from rebalancer.controller.kill_switch import KillSwitch
+from rebalancer.controller.restriction import Restriction
 from rebalancer.controller.state import Clocks, LoopEvent, LoopState, PreventionReported
 from rebalancer.policy import Mode, Policy, ScaleDownPrevention
 from rebalancer.ports import Cluster, PatchAnswer, PatchResult, PodAnnotator, ReadFailedError
@@ -35,12 +36,6 @@ from rebalancer.prevention.plan import (
     is_selected,
 )
 from rebalancer.prevention.report import NO_REPORT, PreventionReport
-
-CHECK_EVERY: Final = 600.0
-"""Seconds for which the proof serves that this identity cannot change more than deletion costs."""
-
-CHECK_AGAIN: Final = 60.0
-"""Seconds after which it is tried again where it failed."""
 
 VALID_FOR: Final = timedelta(minutes=1)
 """How long after its snapshot a patch may be sent; the rest waits for a newer cycle."""
@@ -92,8 +87,7 @@ class PreventionWorker:
         self._backing_off: dict[str, tuple[float, float]] = {}
         self._allowance = 0.0
         self._allowed_at: float | None = None
-        self._checked_at: float | None = None
-        self._check_failed = ""
+        self._restriction = Restriction(cluster, clocks)
         self._report = NO_REPORT
         self._latest: Cycle | None = None
         self._wake = threading.Event()
@@ -293,12 +287,12 @@ class PreventionWorker:
         if cycle.context.breaker.causes:
             return "the breaker is open: the cluster is in trouble"
         if patch is None:
-            return self._check_failed
+            return self._restriction.missing
         if patch.cost is not None and policy.scale_down is not ScaleDownPrevention.STEER:
             return f"prevention.scaleDown is {policy.scale_down} now"
         if patch.cost is None and cycle.context.policy.prevention != policy:
             return "the policy has changed; waiting for the next cycle"
-        unrestricted = self._check_restriction(patch)
+        unrestricted = self._restriction.check(patch)
         if unrestricted:
             return unrestricted
         try:  # last: no other request makes its answer old
@@ -306,15 +300,6 @@ class PreventionWorker:
         except ReadFailedError as error:
             return f"the kill switch cannot be read: {error}"
         return "" if pause is None else pause.message
-
-    def _check_restriction(self, patch: PodPatch) -> str:
-        """Return why this identity might change more of pods than deletion costs, "" if it is proved that it cannot."""
-        now = self._clocks.monotonic()
-        valid_for = CHECK_AGAIN if self._check_failed else CHECK_EVERY
-        if self._checked_at is None or now - self._checked_at >= valid_for:
-            self._checked_at = now
-            self._check_failed = self._cluster.find_missing_restriction(patch.namespace, patch.name)
-        return self._check_failed
 
     # Workloads whose patches are refused
 

@@ -17,6 +17,7 @@ import msgspec
 import structlog
 
 from rebalancer.controller.kill_switch import KillSwitch
+from rebalancer.controller.restriction import Restriction
 from rebalancer.controller.state import Clocks, LoopEvent, LoopState, SurgesReported
 from rebalancer.model.deletion_costs import SURGE_COST
 from rebalancer.model.snapshot import Snapshot
@@ -30,9 +31,6 @@ from rebalancer.surge.report import NO_SURGES, Ended, Refused, SurgeReport, Unde
 
 EVERY: Final = 1.0
 """Seconds between two looks."""
-
-_CHECK_EVERY: Final = 600.0
-"""Seconds for which the proof serves that this identity cannot change more of pods than deletion costs."""
 
 _READ_AGAIN: Final = 30.0
 """Seconds after which records that could not be read are read again."""
@@ -64,8 +62,7 @@ class SurgeWorker:
         self._kill_switch = KillSwitch(cluster, clocks)
         self._records: tuple[Surge, ...] | None = None
         self._term: int | None = None
-        self._checked_at: float | None = None
-        self._check_failed = ""
+        self._restriction = Restriction(cluster, clocks)
         self._report = NO_SURGES
         self._begun_of: object = None
         self._read_again_at = 0.0
@@ -214,7 +211,7 @@ class SurgeWorker:
                     resource_version=pod.resource_version,
                     cost=cost,
                 )
-                obstacle = self._check_restriction(patch) or self._find_last_obstacle()
+                obstacle = self._restriction.check(patch) or self._find_last_obstacle()
                 answer = self._cluster.patch_cost(patch) if not obstacle else None
                 failed = answer is not None and answer.result is PatchResult.FAILED
                 return UnderWay(surge, obstacle or (answer.message if answer is not None and failed else ""))
@@ -279,14 +276,6 @@ class SurgeWorker:
         except ReadFailedError as error:
             return f"the kill switch cannot be read: {error}"
         return "" if pause is None else pause.message
-
-    def _check_restriction(self, patch: PodPatch) -> str:
-        """Return why this identity might change more of pods than deletion costs, "" if it is proved that it cannot."""
-        now = self._clocks.monotonic()
-        if self._checked_at is None or self._check_failed or now - self._checked_at >= _CHECK_EVERY:
-            self._checked_at = now
-            self._check_failed = self._cluster.find_missing_restriction(patch.namespace, patch.name)
-        return self._check_failed
 
     def _publish(
         self,

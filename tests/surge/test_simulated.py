@@ -289,3 +289,25 @@ def test_records_that_cannot_be_read_are_read_again_after_a_while() -> None:
     assert played.cluster.reads == 3
     assert "does not exist" in played.simulation.runner.state.reported.surges.stopped
     assert replicas(played) == 6
+
+
+def test_without_the_admission_policy_nothing_is_marked_and_it_is_not_asked_for_each_second() -> None:
+    """As for prevention: an answer without the proof serves for a minute, for all surges."""
+
+    class Unbounded(Watched):
+        asked: int = 0
+
+        def find_missing_restriction(self, namespace: str, pod: str) -> str:
+            self.asked += 1
+            return super().find_missing_restriction(namespace, pod)
+
+    played = Play(Unbounded(skewed(HALF, budget=0).snapshot(), seed=1), surging())
+    played.cluster.restricted = False
+    played.seconds(65)
+    assert isinstance(played.cluster, Unbounded)
+    assert (played.cluster.asked, played.cluster.patches, replicas(played)) == (1, [], 6)
+    (under_way,) = played.simulation.runner.state.reported.surges.under_way
+    assert "a label was not refused" in under_way.waits
+    played.cluster.restricted = True
+    played.seconds(200)
+    check(played, 6, 2)
