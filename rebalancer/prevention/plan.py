@@ -8,8 +8,7 @@ that were written and that the watch has not delivered yet. All may be lost at a
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
-from typing import Final, Self
+from typing import Final
 
 from msgspec import Struct
 
@@ -18,6 +17,7 @@ from rebalancer.model.deletion_costs import SURGE_COST, is_foreign, is_overwritt
 from rebalancer.model.moves import Memory
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.worded import Worded
 from rebalancer.policy import Policy, ScaleDownPrevention
 from rebalancer.prevention.groups import CHOOSING_KINDS, PodGroup, find_pod_groups
 from rebalancer.prevention.outcome import price
@@ -54,17 +54,8 @@ class Written(Struct, frozen=True):
     resource_version: str
 
 
-class Unsteered(StrEnum):
+class Unsteered(Worded):
     """Why the order of a workload's pods is not kept; `sentence` says it to people."""
-
-    sentence: str
-
-    def __new__(cls, value: str, sentence: str = "") -> Self:
-        """Make a member, which is its value."""
-        member = str.__new__(cls, value)
-        member._value_ = value
-        member.sentence = sentence
-        return member
 
     FOREIGN = "Foreign", "Its order is not kept: somebody else has set a pod-deletion-cost on one of its pods."
     OVERWRITTEN = "Overwritten", "Its order is not kept: somebody has changed a deletion cost of the rebalancer's."

@@ -5,13 +5,14 @@ All records are one text in a ConfigMap of their own, in which nothing else is s
 
 from collections.abc import Iterable
 from enum import StrEnum
-from typing import Final, Self
+from typing import Final
 
 import msgspec
 from msgspec import Struct
 
 from rebalancer.model.moments import Moment
 from rebalancer.model.moves import Reference
+from rebalancer.model.worded import Worded
 
 RECORDS_KEY: Final = "surges.json"
 
@@ -36,16 +37,8 @@ class Phase(StrEnum):
     """Marks that are left are removed."""
 
 
-class Ending(StrEnum):
+class Ending(Worded):
     """How a surge ended; `sentence` says it to people."""
-
-    sentence: str
-
-    def __new__(cls, value: str, sentence: str) -> Self:
-        member = str.__new__(cls, value)
-        member._value_ = value
-        member.sentence = sentence
-        return member
 
     DONE = "Done", "the marked pods are gone, and all others stayed"
     MISPREDICTED = "Mispredicted", "another pod than a marked one is gone"
