@@ -341,14 +341,14 @@ class Allowance:
         return eviction.group in self._components and self._workloads.issuperset(workloads)
 
 
-def charge(memory: Memory, eviction: Eviction) -> Memory:
-    """Return the memory in which an eviction by the standing approval counts as carried out; it is about to be sent."""
+def charge(memory: Memory, uid: str, taken: int) -> Memory:
+    """Return the memory in which the standing approval has let this pod go, with it so many; it is about to go."""
     standing = memory.standing
     if not standing:
         return memory
-    token = make_token(eviction.pod.uid)
+    token = make_token(uid)
     spent = dict(standing.spent)
-    spent[token] = max(count_taken(eviction), spent.get(token, 0))
+    spent[token] = max(taken, spent.get(token, 0))
     return structs.replace(memory, standing=structs.replace(standing, spent=tuple(spent.items())))
 
 

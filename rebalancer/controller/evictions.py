@@ -14,7 +14,7 @@ from datetime import datetime, timedelta
 from msgspec import UNSET, UnsetType, structs
 
 from rebalancer.account.happened import Blocked, Evicted, Failed, Occurrence
-from rebalancer.admission.standing import charge, discharge, is_in_force, refund
+from rebalancer.admission.standing import charge, count_taken, discharge, is_in_force, refund
 from rebalancer.controller.premises import describe_broken_premise
 from rebalancer.controller.sender import PLAN_VALID_FOR
 from rebalancer.controller.state import (
@@ -80,7 +80,7 @@ def queue_evictions(state: LoopState, evictions: tuple[Eviction, ...], now: date
         move = _make_move(eviction, owner, approval, now)
         memory = record_request(memory, move, extra_goal=goal)
         if memory.standing and memory.standing.plan == approval:
-            memory = charge(memory, eviction)
+            memory = charge(memory, eviction.pod.uid, count_taken(eviction))
     return replace(
         state, queue=replace(state.queue, evictions=evictions, sent={}, silent=frozenset()), memory=memory
     ), (Save(),)

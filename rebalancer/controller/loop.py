@@ -13,6 +13,7 @@ from msgspec import structs
 
 from rebalancer.admission.admit import AdmissionContext
 from rebalancer.admission.guards import NO_ANSWERS, take_answers
+from rebalancer.admission.surges import count_surges
 from rebalancer.admission.written import NOT_READ
 from rebalancer.assessment.assess import find_unreported_ends
 from rebalancer.controller.capacity import CapacityStage, uses_capacity
@@ -137,7 +138,9 @@ def _handle(  # noqa: C901, PLR0912  # one case for each event
         case PreventionReported():
             return replace(state, reported=replace(state.reported, prevention=event.report)), ()
         case SurgesReported():
-            return replace(state, reported=replace(state.reported, surges=event.report)), ()
+            following = replace(state, reported=replace(state.reported, surges=event.report))
+            memory = count_surges(state.memory, event.report, now)
+            return replace(following, memory=memory), save_if_leading(state) if memory != state.memory else ()
         case ResilienceReported():
             if not state.leadership.leads or event.term != state.leadership.term:  # of a term that is over
                 return state, ()

@@ -26,7 +26,7 @@ from rebalancer.ports import Cluster, PatchResult, ReadFailedError, Scaler, Scal
 from rebalancer.prevention.plan import PodPatch
 from rebalancer.surge.begin import find_surges
 from rebalancer.surge.follow import Close, Mark, Scale, Store, Wait, follow
-from rebalancer.surge.record import Surge, decode_surges, encode_surges
+from rebalancer.surge.record import Phase, Surge, decode_surges, encode_surges
 from rebalancer.surge.report import NO_SURGES, Ended, Refused, SurgeReport, UnderWay, count_pods
 
 EVERY: Final = 1.0
@@ -165,15 +165,12 @@ class SurgeWorker:
             return ()
         assert self._records is not None
         self._refused = {}
-        rules = state.in_force.policy.repair
-        begun = tuple(
-            surge
-            for surge in find_surges(cycle.fates, cycle.snapshot, rules, self._records, self._clocks.now())
-            if self._may_begin(surge)
-        )
+        self._begun_of = cycle  # also where it fails: each candidate is read once for a plan
+        rules, approved_by = state.in_force.policy.repair, cycle.admission.approved_by
+        planned = find_surges(cycle.fates, cycle.snapshot, rules, self._records, approved_by, self._clocks.now())
+        begun = tuple(filter(self._may_begin, planned))
         if begun and self._store((*self._records, *begun)):
             return ()
-        self._begun_of = cycle
         for surge in begun:
             _log.info("surge begins", workload=str(surge.workload), namespace=surge.namespace, added=surge.added)
         return begun
@@ -211,10 +208,7 @@ class SurgeWorker:
                     resource_version=pod.resource_version,
                     cost=cost,
                 )
-                obstacle = self._restriction.check(patch) or self._find_last_obstacle()
-                answer = self._cluster.patch_cost(patch) if not obstacle else None
-                failed = answer is not None and answer.result is PatchResult.FAILED
-                return UnderWay(surge, obstacle or (answer.message if answer is not None and failed else ""))
+                return UnderWay(surge, self._patch(surge, patch))
             case Scale(before, after):
                 return UnderWay(surge, self._scale(surge, before, after))
             case Store(following):
@@ -224,6 +218,19 @@ class SurgeWorker:
             case Close(ending):
                 problem = self._replace(surge, None)
                 return UnderWay(surge, problem) if problem else Ended(surge, ending)
+
+    def _patch(self, surge: Surge, patch: PodPatch) -> str:
+        """Change a pod's deletion cost; return why that was not done, "" if it was.
+
+        Where no cost can be written for a while, added pods are taken back all the same, whichever go then.
+        """
+        problem = self._restriction.check(patch) or self._find_last_obstacle()
+        if not problem:
+            answer = self._cluster.patch_cost(patch)
+            problem = answer.message if answer.result is PatchResult.FAILED else ""
+        if problem and surge.phase is Phase.TAKING_BACK and self._clocks.now() >= surge.until:
+            return self._scale(surge, surge.most, surge.count) or problem
+        return problem
 
     def _scale(self, surge: Surge, before: int, after: int) -> str:
         """Change the replicas; return why that was not done, "" if it was."""

@@ -1,6 +1,6 @@
 """Which surges begin: those of a cycle's plan that nothing keeps back but that pods are added first."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime
 
 from rebalancer.model.snapshot import Snapshot
@@ -12,15 +12,23 @@ from rebalancer.surge.record import MOST_SURGES, Marked, Surge
 
 
 def find_surges(
-    fates: Fates, snapshot: Snapshot, rules: RepairBy, known: Collection[Surge], now: datetime
+    fates: Fates,
+    snapshot: Snapshot,
+    rules: RepairBy,
+    known: Collection[Surge],
+    approved_by: Mapping[str, str],
+    now: datetime,
 ) -> Iterator[Surge]:
-    """Yield the surges that may begin, in the order of the plan; of a workload with one no other begins."""
+    """Yield the surges that may begin, in the order of the plan; of a workload with one no other begins.
+
+    `approved_by` has by UID of a pod the plan by whose approval it goes.
+    """
     busy = {one.uid for one in known}
     room = MOST_SURGES - len(busy)
     for evictions in _complete_steps(fates):
         if not room:
             return
-        surge = _make(evictions, snapshot, rules, now)
+        surge = _make(evictions, snapshot, rules, approved_by.get(evictions[0].pod.uid, ""), now)
         if surge is not None and surge.uid not in busy:
             busy.add(surge.uid)
             room -= 1
@@ -38,7 +46,9 @@ def _complete_steps(fates: Fates) -> Iterator[tuple[Eviction, ...]]:
             yield tuple(evictions)
 
 
-def _make(evictions: tuple[Eviction, ...], snapshot: Snapshot, rules: RepairBy, now: datetime) -> Surge | None:
+def _make(
+    evictions: tuple[Eviction, ...], snapshot: Snapshot, rules: RepairBy, approval: str, now: datetime
+) -> Surge | None:
     first = evictions[0]
     owner = snapshot.owner_of(first.pod)
     if owner is None:
@@ -53,7 +63,8 @@ def _make(evictions: tuple[Eviction, ...], snapshot: Snapshot, rules: RepairBy, 
         group=first.group,
         count=top.replicas,
         added=first.repair.added,
-        victims=tuple(Marked(one.pod.uid, one.pod.name) for one in evictions),
+        victims=tuple(Marked(one.pod.uid, one.pod.name, one.pod.node or "") for one in evictions),
         begun=now,
         until=now + rules.timeout,
+        approval=approval,
     )

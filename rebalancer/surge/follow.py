@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
-from rebalancer.model.deletion_costs import SURGE_COST
+from rebalancer.model.deletion_costs import SURGE_COST, is_foreign
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload
@@ -27,6 +27,10 @@ from rebalancer.surge.record import Ending, Phase, Surge
 
 CACHE_LAG: Final = timedelta(seconds=10)
 """After the last mark: the ReplicaSet controller has seen it by then."""
+
+
+MARKED_WITHIN: Final = timedelta(minutes=1)
+"""From the decision to take the added pods back: where they cannot be marked until then, they are not awaited."""
 
 
 class Store(NamedTuple):
@@ -82,7 +86,7 @@ def follow(surge: Surge, snapshot: Snapshot, rules: RepairBy, now: datetime) -> 
         case Phase.REMOVING:
             return _remove(surge, seen, rules, now)
         case _:
-            return _take_back(surge, seen)
+            return _take_back(surge, seen, now)
 
 
 class _Seen:
@@ -130,6 +134,17 @@ class _Seen:
         name = self._surge.namespace, self._surge.kind, self._surge.name
         return any((one.namespace, one.target_kind, one.target_name) == name for one in self._snapshot.autoscalers)
 
+    def find_changed_marks(self) -> Iterator[Mark]:
+        """Yield what is to change before the scale-down so that the added pods go, and none of the victims."""
+        victims = {one.uid for one in self._surge.victims}
+        others = [pod for pod in self.living if pod.uid not in victims and not is_foreign(pod)]
+        newest = sorted(others, key=lambda pod: (pod.created, pod.uid), reverse=True)
+        surplus = {pod.uid for pod in newest[: max(0, len(self.living) - self._surge.count)]}
+        for pod in self.living:
+            is_marked = pod.own_deletion_cost == SURGE_COST
+            if is_marked != (pod.uid in surplus):
+                yield Mark(pod, None if is_marked else SURGE_COST)
+
     def find_unready(self, rules: RepairBy, now: datetime) -> str:
         """Return which pods are not all there and Ready for long enough, "" if all are."""
         if len(self.living) != self._surge.most:
@@ -154,18 +169,19 @@ def _find_ending(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime) -> A
     if surge.phase is Phase.TAKING_BACK or (surge.phase is Phase.REMOVING and seen.replicas == surge.count):
         return None
     if seen.is_rolled_out:
-        return _give_up(surge, Ending.ROLLED_OUT)
+        return _give_up(surge, Ending.ROLLED_OUT, now)
     if not rules.adds_in(surge.namespace):
-        return _give_up(surge, Ending.NOT_WANTED)
-    return _give_up(surge, Ending.TIMED_OUT) if now >= surge.until else None
+        return _give_up(surge, Ending.NOT_WANTED, now)
+    return _give_up(surge, Ending.TIMED_OUT, now) if now >= surge.until else None
 
 
 def _end(surge: Surge, ending: Ending) -> Store:
     return Store(structs.replace(surge, phase=Phase.UNMARKING, ending=ending))
 
 
-def _give_up(surge: Surge, ending: Ending) -> Store:
-    return Store(structs.replace(surge, phase=Phase.TAKING_BACK, ending=ending))
+def _give_up(surge: Surge, ending: Ending, now: datetime) -> Store:
+    until = now + MARKED_WITHIN
+    return Store(structs.replace(surge, phase=Phase.TAKING_BACK, ending=ending, marked=None, until=until))
 
 
 def _mark(surge: Surge, seen: _Seen, now: datetime) -> Act:
@@ -186,13 +202,13 @@ def _add(surge: Surge, seen: _Seen) -> Act:
 
 def _await_ready(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime) -> Act:
     if len(list(seen.victims)) < len(surge.victims):
-        return _give_up(surge, Ending.VICTIM_GONE)
+        return _give_up(surge, Ending.VICTIM_GONE, now)
     unready = seen.find_unready(rules, now)
     if unready:
         return Wait(unready)
     unmarked = next((pod for pod in seen.victims if pod.own_deletion_cost != SURGE_COST), None)
     if unmarked is not None:
-        return _give_up(surge, Ending.UNMARKED)
+        return _give_up(surge, Ending.UNMARKED, now)
     if surge.marked is None or now - surge.marked < CACHE_LAG:
         return Wait("the ReplicaSet controller has seen the deletion costs")
     return Store(structs.replace(surge, phase=Phase.REMOVING))
@@ -209,10 +225,22 @@ def _remove(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime) -> Act:
     return _end(surge, Ending.MISPREDICTED if any(True for _ in seen.victims) else Ending.DONE)
 
 
-def _take_back(surge: Surge, seen: _Seen) -> Act:
-    if seen.replicas == surge.most:
-        return Scale(surge.most, surge.count)
-    return Store(structs.replace(surge, phase=Phase.UNMARKING))
+def _take_back(surge: Surge, seen: _Seen, now: datetime) -> Act:
+    """Let the added pods go, not the victims: with those half repaired, something else may be worse.
+
+    A rollout waits for nothing: all these pods go by it.
+    """
+    if seen.replicas != surge.most:
+        return Store(structs.replace(surge, phase=Phase.UNMARKING))
+    if not seen.is_rolled_out:
+        changed = next(seen.find_changed_marks(), None)
+        if changed is not None:
+            return changed
+        if surge.marked is None:
+            return Store(structs.replace(surge, marked=now))
+        if now - surge.marked < CACHE_LAG:
+            return Wait("the ReplicaSet controller has seen the deletion costs")
+    return Scale(surge.most, surge.count)
 
 
 def _unmark(surge: Surge, seen: _Seen) -> Act:

@@ -17,7 +17,7 @@ from rebalancer.model.worded import Worded
 RECORDS_KEY: Final = "surges.json"
 
 MOST_SURGES: Final = 100
-"""Surges that are under way at once: a record has some 300 bytes and 80 more for each of ten victims at most."""
+"""Surges that are under way at once: a record has some 300 bytes and 120 more for each of ten victims at most."""
 
 
 class Phase(StrEnum):
@@ -32,7 +32,7 @@ class Phase(StrEnum):
     REMOVING = "Removing"
     """The workload is scaled down to what it had."""
     TAKING_BACK = "TakingBack"
-    """The same, although not all are Ready: the surplus pods go."""
+    """The added pods are marked in place of the victims, and the workload is scaled down to what it had."""
     UNMARKING = "Unmarking"
     """Marks that are left are removed."""
 
@@ -53,17 +53,18 @@ class Ending(Worded):
 
 
 class Marked(Struct, frozen=True, array_like=True):
-    """A pod that is to go."""
+    """A pod that is to go, and its node."""
 
     uid: str
     name: str
+    node: str = ""
 
 
 class Surge(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A surge of the workload with this UID from `count` replicas to `added` more, by the pods of `owner`, until then.
 
     `group` is the component that it repairs. `marked` is when the last victim was marked, as far as that has been seen.
-    `ending` says how it ends, once that is decided.
+    `ending` says how it ends, once that is decided. In mode Approve `approval` is the plan that lets it begin.
     """
 
     namespace: str
@@ -80,6 +81,7 @@ class Surge(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tru
     phase: Phase = Phase.MARKING
     marked: Moment | None = None
     ending: Ending | None = None
+    approval: str = ""
 
     @property
     def workload(self) -> Reference:

@@ -30,6 +30,7 @@ from rebalancer.admission.standing import (
     MOST_COVERED,
     NO_OUTCOME,
     charge,
+    count_taken,
     discharge,
     find_coverage,
     is_in_force,
@@ -95,7 +96,7 @@ class Desk:
         self.admission = admit(self.plan, self.snapshot, memory, context)
         memory = structs.replace(memory, proposal=self.admission.proposal, **self.admission.whole.stored)
         for eviction in self.admission.fates.going:
-            memory = charge(memory, eviction)
+            memory = charge(memory, eviction.pod.uid, count_taken(eviction))
         self.memory = memory
         self.sent += self.admission.fates.going
         return self.admission
@@ -681,14 +682,14 @@ def test_the_same_pod_is_charged_once() -> None:
     desk = a_desk(5, workloads=("shop/deployment/web",))
     desk.cycle()
     eviction = desk.sent[0]
-    again = charge(desk.memory, eviction)
+    again = charge(desk.memory, eviction.pod.uid, 1)
     assert again.standing == desk.standing
     assert discharge(again, eviction.pod.uid).standing == structs.replace(
         desk.standing, spent=tuple(part for part in desk.standing.spent if part[0] != make_token(eviction.pod.uid))
     )
     repeated = structs.replace(desk.memory, moves=(move(eviction.pod.uid, NOW, unexecuted=True),))
     assert discharge(repeated, eviction.pod.uid) is repeated
-    assert charge(NO_MEMORY, eviction) is NO_MEMORY
+    assert charge(NO_MEMORY, eviction.pod.uid, 1) is NO_MEMORY
     assert discharge(NO_MEMORY, eviction.pod.uid) is NO_MEMORY
     desk.plan = with_evictions(PLAN, (eviction,))
     assert uids(desk.cycle().fates.going) == [eviction.pod.uid]

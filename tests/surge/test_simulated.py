@@ -133,13 +133,13 @@ def test_the_number_of_somebody_else_stands(phase: Phase, number: int) -> None:
     assert_nothing_left(played)
 
 
-def stop(played: Play) -> None:
+def stop(played: Play, cycle: int = 10**6) -> None:
     """Let the policy add nothing any more, and what is under way end."""
     rules = RepairBy(method=RepairMethod.EVICT)
     policy = played.policy.model_copy(update={"repair": rules})
     played.simulation.runner.tell(PolicyLoaded(policy=policy))
     played.simulation.runner.drain()
-    played.seconds(40, cycle=10**6)
+    played.seconds(40, cycle)
 
 
 def test_a_pause_sends_nothing_and_the_surplus_stays_until_it_ends() -> None:
@@ -177,6 +177,51 @@ def test_a_policy_that_does_not_add_there_any_more_takes_back() -> None:
     assert {one.ending for one in played.ended} == {Ending.NOT_WANTED}
     assert (replicas(played), played.least_ready) == (6, 6)
     assert_nothing_left(played)
+
+
+def start_uids(played: Play) -> set[str]:
+    return {pod.uid for pod in pods(played.cluster.snapshot(played.cluster.now))}
+
+
+@given(layouts, st.integers(1, 3), st.integers(0, 6), st.booleans(), st.integers(0, 99))
+@examples(40)
+def test_what_is_taken_back_are_the_added_pods_however_many_of_them_are_ready(
+    counts: Counts, most: int, seconds: int, restarts: bool, seed: int
+) -> None:
+    """The policy does not want them any more so many seconds after the scale-up: every pod of before stays."""
+    played = play(counts, most=most, seed=seed)
+    first = start_uids(played)
+    for _ in range(40):
+        played.seconds(1)
+        if any(one.phase is Phase.WAITING for one in played.records):
+            break
+    else:
+        return  # nothing to add
+    played.seconds(seconds)
+    if restarts:
+        played.restart()
+    stop(played, cycle=10)
+    assert_nothing_left(played)
+    assert played.least_ready >= len(first)
+    assert replicas(played) == len(first)
+    assert [one.ending for one in played.ended] == [Ending.NOT_WANTED]
+    assert start_uids(played) == first
+
+
+def test_where_no_mark_can_be_written_any_more_the_added_pods_are_taken_back_all_the_same() -> None:
+    """A minute later: somebody has removed the admission policy that proves what can be written."""
+    played = begun(Phase.ADDING)
+    for node in played.cluster.snapshot(played.cluster.now).nodes:
+        played.cluster.nodes.cordon(node.name)
+    played.seconds(2)
+    played.cluster.restricted = False
+    played.restart()  # without the proof of before
+    played.seconds(1)
+    stop(played)
+    assert replicas(played) == 8
+    played.seconds(60, cycle=10**6)
+    assert replicas(played) == 6
+    assert played.least_ready >= 6
 
 
 def test_an_autoscaler_that_appears_has_the_last_word() -> None:

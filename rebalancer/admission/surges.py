@@ -1,0 +1,53 @@
+"""What surges cost: the pods that go count for the rates and the standing approval as evictions do, from the begin on.
+
+It follows from the records, so that it is the same however often it is counted, and by whichever process.
+"""
+
+from collections import Counter
+from datetime import datetime
+from typing import Final
+
+from msgspec import UNSET, structs
+
+from rebalancer.admission.memory import RATE_WINDOW
+from rebalancer.admission.standing import charge, refund
+from rebalancer.model.moves import Memory, SentRequest, make_place
+from rebalancer.surge.record import Ending, Surge
+from rebalancer.surge.report import SurgeReport
+
+_GONE: Final = frozenset({Ending.DONE, Ending.MISPREDICTED})
+"""Endings after which as many pods are gone as were to go."""
+
+
+def count_surges(memory: Memory, report: SurgeReport, now: datetime) -> Memory:
+    """Return the memory in which the surges under way are counted, and those that took no pod away charge nothing."""
+    for surge, *_ in report.under_way:
+        memory = _charge(memory, surge)
+        if now - surge.begun < RATE_WINDOW:
+            memory = _count(memory, surge)
+    for surge, ending in report.ended:
+        if ending not in _GONE and _is_approved(memory, surge):
+            for one in surge.victims:
+                memory = refund(memory, one.uid)
+    return memory
+
+
+def _count(memory: Memory, surge: Surge) -> Memory:
+    """Count for the rates what is not counted yet."""
+    namespace = make_place(surge.namespace)
+    sent = Counter(SentRequest(surge.begun, make_place(one.node), namespace) for one in surge.victims)
+    missing = sent - Counter(memory.sent)
+    return structs.replace(memory, sent=tuple(sorted((*memory.sent, *missing.elements())))) if missing else memory
+
+
+def _charge(memory: Memory, surge: Surge) -> Memory:
+    if _is_approved(memory, surge):
+        for one in surge.victims:
+            memory = charge(memory, one.uid, 1)
+    return memory
+
+
+def _is_approved(memory: Memory, surge: Surge) -> bool:
+    """Return whether the standing approval has let a surge begin."""
+    standing = memory.standing
+    return standing is not UNSET and standing.plan == surge.approval
