@@ -1,7 +1,8 @@
 """Carries out surges: reads the records, looks at the cluster every second, and writes what is to be done next.
 
-It has a thread of its own, as what is waited for takes minutes. It has no memory: what it does follows from the records
-and the cluster, so that any process goes on with it that leads.
+It has a thread of its own, as what is waited for takes minutes. What it does follows from the records and the cluster,
+so that any process goes on with it that leads. It remembers only for how long marks have stood, by a clock that nobody
+sets: the next leader waits for that anew.
 
 Before each write it is checked that this process leads, that nobody has paused it (read from the API server), that the
 mode is not Observe, and that the view is not stale. Before a record changes its phase the replicas are read afresh: a
@@ -69,6 +70,8 @@ class SurgeWorker:
         self._looked_at: object = None
         self._is_marked = False
         self._refused: dict[str, Refused] = {}
+        self._marks_stand: dict[str, float] = {}
+        """Since when no mark of a surge was to be changed, by the UID of its workload."""
         self._ending = threading.Event()
         self.thread = threading.Thread(target=self._run, name="surge", daemon=True)
 
@@ -88,6 +91,7 @@ class SurgeWorker:
         state = self._get_state()
         if not state.leadership.leads:
             self._records = None
+            self._marks_stand.clear()
             return
         if not self._load(state):
             return
@@ -196,11 +200,14 @@ class SurgeWorker:
 
     def _go_on(self, surge: Surge, snapshot: Snapshot, state: LoopState, now: datetime) -> UnderWay | Ended:
         """Do what is next for a surge; return what is said of it."""
-        act = follow(surge, snapshot, state.in_force.policy.repair, now)
+        seen_since = self._marks_stand.setdefault(surge.uid, self._clocks.monotonic())
+        marks_stand = self._clocks.monotonic() - seen_since
+        act = follow(surge, snapshot, state.in_force.policy.repair, now, marks_stand)
         match act:
             case Wait(why):
                 return UnderWay(surge, f"until {why}")
             case Mark(pod, cost):
+                self._marks_stand.pop(surge.uid, None)
                 patch = PodPatch(
                     namespace=pod.namespace,
                     name=pod.name,
@@ -217,6 +224,7 @@ class SurgeWorker:
                 return UnderWay(surge if problem else following, problem)
             case Close(ending):
                 problem = self._replace(surge, None)
+                self._marks_stand.pop(surge.uid, None)
                 return UnderWay(surge, problem) if problem else Ended(surge, ending)
 
     def _patch(self, surge: Surge, patch: PodPatch) -> str:
@@ -240,12 +248,20 @@ class SurgeWorker:
             return str(error)
         if read is None or (read.uid, read.replicas) != (surge.uid, before):
             return ""  # it is done already, or somebody else has scaled it: the next look says which
-        obstacle = self._find_last_obstacle()
+        obstacle = (self._find_unready(surge) if surge.phase is Phase.REMOVING else "") or self._find_last_obstacle()
         if obstacle:
             return obstacle
         answer = self._cluster.set_replicas(surge.workload, read, after)
         _log.info("scaled", workload=str(surge.workload), namespace=surge.namespace, to=after, result=answer.result)
         return answer.message if answer.result not in {ScaleResult.SCALED, ScaleResult.CONFLICT} else ""
+
+    def _find_unready(self, surge: Surge) -> str:
+        """Return that not all pods are Ready as the API server has them, "" where they are: others would go then."""
+        try:
+            count = self._cluster.count_replicas(surge.workload)
+        except ReadFailedError as error:
+            return str(error)
+        return "" if count.ready == surge.most else f"{count.ready} of {surge.most} pods are Ready"
 
     def _is_lagging(self, surge: Surge, snapshot: Snapshot) -> str:
         """Return that the view is behind the API server, "" where it is not."""

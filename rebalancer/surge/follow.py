@@ -9,7 +9,8 @@ Nothing is remembered but the record. `spec.replicas` is `count` before the scal
 written, so that a number can be told apart: in Adding it is not yet raised, in Waiting somebody has lowered it.
 
 The ReplicaSet controller deletes pods that are not Ready before it looks at any cost, and reads costs from a cache. So
-nothing goes before every pod has been Ready for a while, and some seconds after the last mark.
+nothing goes before every pod has been Ready for a while, and some seconds after the last mark: `marks_stand` says for
+how long the caller, who may have begun to look a moment ago, has seen no mark that is to be changed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,9 +26,11 @@ from rebalancer.model.workloads import Workload
 from rebalancer.policy import RepairBy
 from rebalancer.surge.record import Ending, Phase, Surge
 
-CACHE_LAG: Final = timedelta(seconds=10)
-"""After the last mark: the ReplicaSet controller has seen it by then."""
+CACHE_LAG: Final = 10.0
+"""Seconds after the last mark: the ReplicaSet controller has seen it by then."""
 
+
+_SEEN: Final = "the ReplicaSet controller has seen the deletion costs"
 
 MARKED_WITHIN: Final = timedelta(minutes=1)
 """From the decision to take the added pods back: where they cannot be marked until then, they are not awaited."""
@@ -68,8 +71,8 @@ class Wait(NamedTuple):
 Act = Store | Mark | Scale | Close | Wait
 
 
-def follow(surge: Surge, snapshot: Snapshot, rules: RepairBy, now: datetime) -> Act:
-    """Return what is to be done next."""
+def follow(surge: Surge, snapshot: Snapshot, rules: RepairBy, now: datetime, marks_stand: float) -> Act:
+    """Return what is to be done next; `marks_stand` is in seconds, 0 after each `Mark`."""
     seen = _Seen(surge, snapshot)
     if surge.phase is Phase.UNMARKING:
         return _unmark(surge, seen)
@@ -78,15 +81,15 @@ def follow(surge: Surge, snapshot: Snapshot, rules: RepairBy, now: datetime) -> 
         return ended
     match surge.phase:
         case Phase.MARKING:
-            return _mark(surge, seen, now)
+            return _mark(surge, seen)
         case Phase.ADDING:
             return _add(surge, seen)
         case Phase.WAITING:
-            return _await_ready(surge, seen, rules, now)
+            return _await_ready(surge, seen, rules, now, marks_stand)
         case Phase.REMOVING:
             return _remove(surge, seen, rules, now)
         case _:
-            return _take_back(surge, seen, now)
+            return _take_back(surge, seen, marks_stand)
 
 
 class _Seen:
@@ -181,17 +184,19 @@ def _end(surge: Surge, ending: Ending) -> Store:
 
 def _give_up(surge: Surge, ending: Ending, now: datetime) -> Store:
     until = now + MARKED_WITHIN
-    return Store(structs.replace(surge, phase=Phase.TAKING_BACK, ending=ending, marked=None, until=until))
+    return Store(structs.replace(surge, phase=Phase.TAKING_BACK, ending=ending, until=until))
 
 
-def _mark(surge: Surge, seen: _Seen, now: datetime) -> Act:
+def _mark(surge: Surge, seen: _Seen) -> Act:
     victims = list(seen.victims)
     if len(victims) < len(surge.victims) or not all(pod.ready for pod in victims):
         return _end(surge, Ending.VICTIM_GONE)
-    unmarked = next((pod for pod in victims if pod.own_deletion_cost != SURGE_COST), None)
-    if unmarked is not None:
-        return Mark(unmarked, SURGE_COST)
-    return Store(structs.replace(surge, phase=Phase.ADDING, marked=now))
+    unmarked = _find_unmarked(seen)
+    return Mark(unmarked, SURGE_COST) if unmarked is not None else Store(structs.replace(surge, phase=Phase.ADDING))
+
+
+def _find_unmarked(seen: _Seen) -> Pod | None:
+    return next((pod for pod in seen.victims if pod.own_deletion_cost != SURGE_COST), None)
 
 
 def _add(surge: Surge, seen: _Seen) -> Act:
@@ -200,17 +205,16 @@ def _add(surge: Surge, seen: _Seen) -> Act:
     return Store(structs.replace(surge, phase=Phase.WAITING))
 
 
-def _await_ready(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime) -> Act:
+def _await_ready(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime, marks_stand: float) -> Act:
     if len(list(seen.victims)) < len(surge.victims):
         return _give_up(surge, Ending.VICTIM_GONE, now)
     unready = seen.find_unready(rules, now)
     if unready:
         return Wait(unready)
-    unmarked = next((pod for pod in seen.victims if pod.own_deletion_cost != SURGE_COST), None)
-    if unmarked is not None:
+    if _find_unmarked(seen) is not None:
         return _give_up(surge, Ending.UNMARKED, now)
-    if surge.marked is None or now - surge.marked < CACHE_LAG:
-        return Wait("the ReplicaSet controller has seen the deletion costs")
+    if marks_stand < CACHE_LAG:
+        return Wait(_SEEN)
     return Store(structs.replace(surge, phase=Phase.REMOVING))
 
 
@@ -225,7 +229,7 @@ def _remove(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime) -> Act:
     return _end(surge, Ending.MISPREDICTED if any(True for _ in seen.victims) else Ending.DONE)
 
 
-def _take_back(surge: Surge, seen: _Seen, now: datetime) -> Act:
+def _take_back(surge: Surge, seen: _Seen, marks_stand: float) -> Act:
     """Let the added pods go, not the victims: with those half repaired, something else may be worse.
 
     A rollout waits for nothing: all these pods go by it.
@@ -236,10 +240,8 @@ def _take_back(surge: Surge, seen: _Seen, now: datetime) -> Act:
         changed = next(seen.find_changed_marks(), None)
         if changed is not None:
             return changed
-        if surge.marked is None:
-            return Store(structs.replace(surge, marked=now))
-        if now - surge.marked < CACHE_LAG:
-            return Wait("the ReplicaSet controller has seen the deletion costs")
+        if marks_stand < CACHE_LAG:
+            return Wait(_SEEN)
     return Scale(surge.most, surge.count)
 
 

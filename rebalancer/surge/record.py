@@ -63,8 +63,8 @@ class Marked(Struct, frozen=True, array_like=True):
 class Surge(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A surge of the workload with this UID from `count` replicas to `added` more, by the pods of `owner`, until then.
 
-    `group` is the component that it repairs. `marked` is when the last victim was marked, as far as that has been seen.
-    `ending` says how it ends, once that is decided. In mode Approve `approval` is the plan that lets it begin.
+    `group` is the component that it repairs. `ending` says how it ends, once that is decided. In mode Approve `approval`
+    is the plan that lets it begin.
     """
 
     namespace: str
@@ -79,7 +79,6 @@ class Surge(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tru
     begun: Moment
     until: Moment
     phase: Phase = Phase.MARKING
-    marked: Moment | None = None
     ending: Ending | None = None
     approval: str = ""
 
