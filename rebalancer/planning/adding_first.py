@@ -122,9 +122,13 @@ class AdditionPlanner:
         """
         if any(pod.own_deletion_cost == SURGE_COST for pod in problem.component.pods):
             return structs.replace(decision, refusal=SurgeUnderWay(), step=None, method=None)
-        if not self._adds_for(problem.component) or isinstance(problem.minimum(), Infeasible) or not decision.evictions:
+        if not self._adds_for(problem.component):
             return decision
         only_blocked = self._rules.method is RepairMethod.SURGE_WHERE_BLOCKED
+        if isinstance(problem.minimum(), Infeasible) or not decision.evictions:
+            # Evictions may make it smaller, and they are what nobody wants there.
+            refusal = decision.refusal or self.find_eviction_ban(problem.component)
+            return decision if only_blocked else structs.replace(decision, refusal=refusal, step=None, method=None)
         if only_blocked and not self._is_blocked(decision):
             return decision
         added = self._add_first(problem, decision)
@@ -133,6 +137,12 @@ class AdditionPlanner:
         if only_blocked:
             return decision
         return structs.replace(decision, state=State.UNFIXABLE, refusal=added, step=None, method=None)
+
+    def find_eviction_ban(self, component: Component) -> NotAddedTo | None:
+        """Return why nothing is evicted for a component where no addition repairs it, None where evictions may."""
+        if self._rules.method is RepairMethod.SURGE and self._adds_for(component):
+            return NotAddedTo("only evictions would help")
+        return None
 
     def _adds_for(self, component: Component) -> bool:
         if not self._rules.adds_in(component.namespace):

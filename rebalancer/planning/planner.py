@@ -308,7 +308,9 @@ class _Planner:
             self._leave_unmoved(problem.component, decision.refusal)
 
     def _refuse_preferring(self, component: Component) -> Refusal | None:
-        """Return why nothing is predicted for a component: a move of it is under way, or predictions have failed."""
+        """Return why nothing is predicted for a component: a move of it is under way, predictions have failed, say."""
+        if (ban := self._adding.find_eviction_ban(component)) is not None:
+            return ban
         if component.name in self._moving:
             return PredictionUnverified()
         failed = self._failed.get(component.name, 0)
@@ -370,7 +372,8 @@ class _Planner:
         if decision.step is not None:
             self._take(problem, decision, decision.step)
         else:
-            if isinstance(problem, SingleClassProblem) and isinstance(decision.refusal, NodesTakeNoMore):
+            may_evict = self._adding.find_eviction_ban(problem.component) is None
+            if may_evict and isinstance(problem, SingleClassProblem) and isinstance(decision.refusal, NodesTakeNoMore):
                 self._closed.append(_Closed(len(self._components), problem, decision))
             self._leave(problem.component, decision)
 

@@ -63,8 +63,8 @@ class Marked(Struct, frozen=True, array_like=True):
 class Surge(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
     """A surge of the workload with this UID from `count` replicas to `added` more, by the pods of `owner`, until then.
 
-    `group` is the component that it repairs. `ending` says how it ends, once that is decided. In mode Approve `approval`
-    is the plan that lets it begin.
+    `group` is the component that it repairs. `ending` says how it ends, once that is decided. `approval` is the plan
+    whose approval lets it begin, in mode Approve.
     """
 
     namespace: str

@@ -30,8 +30,11 @@ from rebalancer.policy import Nodes, Policy, RepairBy, RepairMethod
 from rebalancer.policy.selectors import Selector
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder
 from tests.build import a_cluster, a_policy, with_nodes
+from tests.planning.anti_affinity.test_preferred import acting, own
 from tests.planning.build import first_problem
 from tests.planning.clusters import planned, policy, sharing
+from tests.planning.test_by_preemption import crowded
+from tests.planning.test_by_preemption import rules as preempting
 
 UNEVEN = {"a-1": 3, "a-2": 2, "b-1": 1}
 SPREAD = {ZONE: 1, HOSTNAME: 2}
@@ -78,6 +81,30 @@ def test_nothing_of_it_is_ever_evicted() -> None:
     assert not held.going
     assert {type(one.refusal) for one in held.kept} == {AddedFirst}
     assert add_first(planned(cluster().snapshot(), policy()).fates).going
+
+
+def test_where_pods_are_to_be_added_first_nothing_is_evicted_for_any_other_reason() -> None:
+    """To make smaller what no placement satisfies, for a preferred term, or by preemption."""
+    shrunk = a_cluster("ab", 1)
+    shrunk.deployment("web", on={"a-1": 5, "b-1": 1}, spread={ZONE: 3})
+    shrunk = shrunk.snapshot()
+    limits = """groups:
+- name: web
+  selector: {}
+  limits: [{name: third, topologyKey: topology.kubernetes.io/zone, maxShare: <1/3}]
+"""
+    preferring, crowded_out = own([3, 0]).snapshot(), crowded().snapshot()
+    for snapshot, evicting in (
+        (shrunk, a_policy(limits)),
+        (preferring, acting()),
+        (crowded_out, preempting()),
+    ):
+        repair = RepairBy(method=RepairMethod.SURGE, namespaces=("*",), max_surge=2)
+        assert added(planned(snapshot, evicting)), "evictions help"
+        surging = planned(snapshot, evicting.model_copy(update={"repair": repair}))
+        assert 0 not in added(surging)
+        blocked = repair.model_copy(update={"method": RepairMethod.SURGE_WHERE_BLOCKED})
+        assert added(planned(snapshot, evicting.model_copy(update={"repair": blocked})))
 
 
 def annotated(snapshot: Snapshot) -> Snapshot:

@@ -12,8 +12,8 @@ import time
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
-from tests.world.safeguards import SAFEGUARDS, without
-from tests.world.scenarios import SCENARIOS
+from tests.world.safeguards import SAFEGUARDS, SURGE_SAFEGUARDS, without
+from tests.world.scenarios import FORCED
 from tests.world.schedule import BRIEF, WHOLE, Cut
 from tests.world.shrink import command, shrink
 from tests.world.world import Result, run
@@ -29,8 +29,8 @@ def main() -> int:
     )
     parser.add_argument("first", type=int)
     parser.add_argument("last", type=int, nargs="?")
-    parser.add_argument("--scenario", choices=SCENARIOS, default="")
-    parser.add_argument("--without", choices=SAFEGUARDS, default="", metavar="SAFEGUARD")
+    parser.add_argument("--scenario", choices=FORCED, default="")
+    parser.add_argument("--without", choices=SAFEGUARDS | SURGE_SAFEGUARDS, default="", metavar="SAFEGUARD")
     parser.add_argument("--only", help="numbers of disturbances, or - for none")
     parser.add_argument("--replicas", type=int)
     parser.add_argument("--brief", action="store_true")

@@ -57,6 +57,22 @@ def scale(world: "World", random: Random) -> str:
     return f"{top} is scaled to {replicas}"
 
 
+def scale_amid_surge(world: "World", random: Random) -> str:
+    """Scale the workload of the next surge, right before or after its replicas are changed for it."""
+
+    def change() -> None:
+        surges = sorted(world.api.surge_monitor.stored.values(), key=lambda surge: surge.uid)
+        if surges:
+            one = random.choice(surges)
+            number = max(3, one.count + random.choice([-3, -1, 5]))
+            world.cluster.scale(one.namespace, one.kind, one.name, number)
+            world.note(f"{one.workload} is scaled to {number} amid a surge")
+
+    delay = random.choice([0.0, 0.01, 0.03, 1.0, 10.0])
+    world.at_next("set scale", delay, change)
+    return f"a workload is to be scaled {delay}s after the next change of replicas for a surge"
+
+
 def autoscale(world: "World", random: Random) -> str:
     """Scale a workload down and up again and again, and let its pods on the emptiest nodes be deleted first."""
     top, first = world.pick_workload(random), 0.0

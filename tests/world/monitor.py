@@ -162,13 +162,25 @@ class Monitor:
         age = sender.plan_age(move)
         if age is not None and age > PLAN_LIMIT:
             self.breach(f"{who} begins a step with {move.pod} on a plan that is {age:.0f}s old")
+        self._check_permission(sender, f"evicts {move.pod}")
+
+    def writes(self, sender: Sender, what: str) -> None:
+        """Check a write of a surge at the moment at which it leaves its process."""
+        if sender.stale_for() > SILENT_LIMIT:
+            self.breach(f"{sender.name} {what} on a view that is {sender.stale_for():.0f}s old")
+        if sender.resumed_for() >= CHECK_TO_SEND:
+            self._check_permission(sender, what)
+
+    def _check_permission(self, sender: Sender, what: str) -> None:
+        """Neither a pause nor mode Observe holds it back, and nobody else leads."""
+        now, who = self._hub.seconds, sender.name
         if self.paused_at is not None and now - self.paused_at > PAUSE_LIMIT:
-            self.breach(f"{who} evicts {move.pod} {now - self.paused_at:.1f}s after a pause was stored")
+            self.breach(f"{who} {what} {now - self.paused_at:.1f}s after a pause was stored")
         if self.observing_since is not None and now - self.observing_since > OBSERVE_LIMIT:
-            self.breach(f"{who} evicts {move.pod} {now - self.observing_since:.1f}s after the mode became Observe")
+            self.breach(f"{who} {what} {now - self.observing_since:.1f}s after the mode became Observe")
         deposed = sender.deposed_for()
         if deposed is not None and deposed > CHECK_TO_SEND:
-            self.breach(f"{who} evicts {move.pod} {deposed:.1f}s after another process took the lease")
+            self.breach(f"{who} {what} {deposed:.1f}s after another process took the lease")
 
     def _check_repeats(self, who: str, move: Move) -> None:
         """Nothing is requested again and again that is refused each time."""

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.written import NOTHING_WRITTEN, Written
+from rebalancer.model.deletion_costs import SURGE_COST
 from rebalancer.model.events import Event
 from rebalancer.model.moves import Move, Reference
 from rebalancer.model.placeholders import Placeholder
@@ -25,12 +26,16 @@ from rebalancer.ports import (
     ReadFailedError,
     ReplicaCount,
     SaveAnswer,
+    ScaleAnswer,
+    ScaleReading,
+    ScaleResult,
 )
 from rebalancer.prevention.plan import PodPatch
 from rebalancer.simulator import SimulatedCluster, SimulatedLease
 from tests.world.hub import Hub
 from tests.world.monitor import Monitor, Sender
 from tests.world.sent import Sent
+from tests.world.surges import SurgeMonitor
 from tests.world.view import View
 
 LATENCY = (0.002, 0.05)
@@ -76,6 +81,11 @@ class Api:
     triggers: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
     """What begins with the next request of a kind."""
     sent: Sent = field(default_factory=Sent)
+    surges: str = ""
+    surges_version: int = 1
+    surge_monitor: SurgeMonitor = field(init=False)
+    """Of a world with surges."""
+    has_surges: bool = False
 
     def begins(self, kind: str) -> None:
         """Begin what waits for a request of this kind."""
@@ -89,7 +99,7 @@ class Port:
     def __init__(self, name: str, api: Api, hub: Hub, view: View, monitor: Monitor, random: Random) -> None:
         self.name, self._api, self._hub, self._view = name, api, hub, view
         self._monitor, self._random = monitor, random
-        self._version = 0
+        self._version = self._surges_version = 0
         self.sender: Sender
         """The process behind this connection, as the monitor sees it."""
 
@@ -255,11 +265,15 @@ class Port:
     def patch_cost(self, patch: PodPatch) -> PatchAnswer:
         """Write one pod's deletion cost."""
         self._note("patch", patch)
+        if patch.cost == SURGE_COST:
+            self._monitor.writes(self.sender, f"marks {patch.name}")
         try:
             lost = self._request("pod", reads=False)
         except NoAnswerError as error:
             return PatchAnswer(PatchResult.FAILED, message=str(error))
         answer = self._api.cluster.patch_cost(patch)
+        if answer.result is PatchResult.PATCHED and self._api.has_surges:
+            self._api.surge_monitor.patched(patch)
         return PatchAnswer(PatchResult.FAILED, message="no answer") if lost else answer
 
     def find_missing_restriction(self, namespace: str, pod: str) -> str:
@@ -269,6 +283,61 @@ class Port:
             self._request("pod", reads=True)
         except NoAnswerError as error:
             return str(error)
+        return ""
+
+    # Surges
+
+    def read_scale(self, workload: Reference) -> ScaleReading | None:
+        """Read the replicas of a workload."""
+        self._note("read scale", workload)
+        try:
+            self._request("scale", reads=True)
+        except NoAnswerError as error:
+            raise ReadFailedError(str(error)) from error
+        return self._api.cluster.read_scale(workload)
+
+    def set_replicas(self, workload: Reference, read: ScaleReading, replicas: int) -> ScaleAnswer:
+        """Scale a workload that is as it was read."""
+        self._note("scale", workload)
+        self._monitor.writes(self.sender, f"scales {workload}")
+        try:
+            lost = self._request("set scale", reads=False)
+        except NoAnswerError as error:
+            return ScaleAnswer(ScaleResult.FAILED, message=str(error))
+        answers: list[ScaleAnswer] = []
+
+        def scale() -> bool:
+            answers.append(self._api.cluster.set_replicas(workload, read, replicas))
+            return answers[0].result is ScaleResult.SCALED
+
+        self._api.surge_monitor.scales(self.name, read, replicas, scale)
+        return ScaleAnswer(ScaleResult.FAILED, message="no answer") if lost else answers[0]
+
+    def load_surges(self) -> str:
+        """Read the records of surges."""
+        self._note("load surges")
+        try:
+            self._request("surges", reads=True)
+        except NoAnswerError as error:
+            raise ReadFailedError(str(error)) from error
+        self._surges_version = self._api.surges_version
+        return self._api.surges
+
+    def save_surges(self, text: str) -> str:
+        """Replace the records of surges, if nobody else has since they were read."""
+        self._note("save surges", words=text)
+        try:
+            lost = self._request("surges", reads=False)
+        except NoAnswerError as error:
+            return str(error)
+        if self._surges_version != self._api.surges_version:
+            return "HTTP 409"
+        self._api.surges_version += 1
+        self._api.surges = text
+        self._api.surge_monitor.stores(text)
+        if lost:
+            return "no answer"
+        self._surges_version = self._api.surges_version
         return ""
 
     # The lease

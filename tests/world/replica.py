@@ -19,6 +19,7 @@ from rebalancer.controller.state import (
     PolicyLoaded,
     Stopping,
 )
+from rebalancer.controller.surge import EVERY, SurgeWorker
 from rebalancer.controller.takeover import find_remaining
 from rebalancer.documents.memory import parse_memory
 from rebalancer.model.moves import Move
@@ -98,11 +99,14 @@ class Replica:
         )
         self.port.sender = self
         self._prevention = self._prevent(clocks) if has_features else None
+        self._surges = self._surge(clocks) if api.has_surges else None
         self._idle: Task | None = None
         self._renewing = False
         self._spawn(self._loop)
         self._lease_task = self._spawn(self._lease)
         self._spawn(self._interval)
+        if self._surges is not None:
+            self._spawn(self._work_on_surges)
 
     def _prevent(self, clocks: Clocks) -> PreventionWorker:
         prevention = PreventionWorker(
@@ -115,6 +119,26 @@ class Replica:
         prevention._kill_switch._reading = HubLock(self._hub)  # type: ignore[assignment]  # between tasks here
         self._working = False
         return prevention
+
+    def _surge(self, clocks: Clocks) -> SurgeWorker:
+        surges = SurgeWorker(
+            cluster=self.port,
+            clocks=clocks,
+            get_state=lambda: self.runner.state,
+            may_act=self._may_act,
+            tell=self.runner.tell,
+        )
+        surges._kill_switch._reading = HubLock(self._hub)  # type: ignore[assignment]  # between tasks here
+        return surges
+
+    def _work_on_surges(self) -> None:
+        assert self._surges is not None
+        while True:
+            self._hub.sleep(EVERY)
+            try:
+                self._surges.work()
+            except Exception as error:  # noqa: BLE001  # the thread of the process goes on too, and this one is reported
+                self._monitor.breach(f"{self.name}: the worker of surges raised {type(error).__name__}: {error}")
 
     def _cycle_ended(self) -> None:
         if self._prevention is not None:

@@ -24,10 +24,14 @@ from rebalancer.controller.kill_switch import KillSwitch
 from rebalancer.controller.sender import Sender
 from rebalancer.controller.state import Answered, Saved
 from rebalancer.controller.status import status_documents
+from rebalancer.controller.surge import SurgeWorker
 from rebalancer.documents import memory as stored_memory
 from rebalancer.model.moves import NO_MEMORY, MoveState
 from rebalancer.planning.scope.budgets import BudgetLedger
-from rebalancer.ports import EvictionResult, SaveAnswer
+from rebalancer.ports import EvictionResult, SaveAnswer, ScaleAnswer, ScaleResult
+from rebalancer.simulator import SimulatedCluster
+from rebalancer.surge import follow
+from rebalancer.surge.record import Phase
 from rebalancer.tracking import moves as tracking
 from rebalancer.tracking.replacements import Replacements
 from rebalancer.tracking.requests import sent_request
@@ -239,7 +243,7 @@ def _approvals_are_of_the_present_proposal(patch: pytest.MonkeyPatch) -> None:
 
 
 def _what_a_whole_approval_allows_is_charged(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(evictions, "charge", lambda memory, _: memory)
+    patch.setattr(evictions, "charge", lambda memory, *_: memory)
 
 
 def _a_whole_approval_covers_its_workloads_alone(patch: pytest.MonkeyPatch) -> None:
@@ -293,9 +297,72 @@ _ALL: tuple[Patch, ...] = (
 SAFEGUARDS = {patch.__name__.removeprefix("_").replace("_", " "): patch for patch in _ALL}
 
 
+def _replicas_are_changed_as_they_were_read(patch: pytest.MonkeyPatch) -> None:
+    def scale(self: Any, workload: Any, read: Any, replicas: int) -> ScaleAnswer:
+        self.scale(workload.namespace, workload.kind, workload.name, replicas)
+        return ScaleAnswer(ScaleResult.SCALED)
+
+    patch.setattr(SimulatedCluster, "set_replicas", scale)
+
+
+def _pods_that_go_are_marked_first(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(follow, "_find_unmarked", lambda seen: None)
+
+
+def _marks_are_given_time(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(follow, "CACHE_LAG", 0.0)
+
+
+def _all_pods_are_ready_before_any_goes(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(follow._Seen, "find_unready", lambda *_: "")
+    patch.setattr(SurgeWorker, "_find_unready", lambda *_: "")
+
+
+def _added_pods_are_taken_back(patch: pytest.MonkeyPatch) -> None:
+    def leave(surge: Any, *_: Any) -> follow.Store:
+        return follow.Store(msgspec.structs.replace(surge, phase=Phase.UNMARKING))
+
+    patch.setattr(follow, "_take_back", leave)
+
+
+def _numbers_of_others_stand(patch: pytest.MonkeyPatch) -> None:
+    """As if whatever the replicas are now were the number that the surge has written."""
+
+    def scale(self: Any, surge: Any, before: int, after: int) -> str:
+        read = self._cluster.read_scale(surge.workload)
+        return "" if read is None else self._cluster.set_replicas(surge.workload, read, after).message
+
+    patch.setattr(SurgeWorker, "_scale", scale)
+
+
+def _surges_are_stored_before_they_begin(patch: pytest.MonkeyPatch) -> None:
+    def store(self: Any, records: Any) -> str:
+        self._records = records
+        return ""
+
+    patch.setattr(SurgeWorker, "_store", store)
+
+
+def _surges_heed_a_pause(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(SurgeWorker, "_find_last_obstacle", lambda _: "")
+
+
+_OF_SURGES: tuple[Patch, ...] = (
+    _replicas_are_changed_as_they_were_read,
+    _pods_that_go_are_marked_first,
+    _marks_are_given_time,
+    _all_pods_are_ready_before_any_goes,
+    _added_pods_are_taken_back,
+    _numbers_of_others_stand,
+    _surges_are_stored_before_they_begin,
+    _surges_heed_a_pause,
+)
+SURGE_SAFEGUARDS = {patch.__name__.removeprefix("_").replace("_", " "): patch for patch in _OF_SURGES}
+
+
 @contextmanager
 def without(name: str) -> Iterator[None]:
     """Take a safeguard out."""
     with pytest.MonkeyPatch.context() as patch:
-        SAFEGUARDS[name](patch)
+        (SAFEGUARDS | SURGE_SAFEGUARDS)[name](patch)
         yield

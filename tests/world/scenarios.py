@@ -26,6 +26,8 @@ from rebalancer.policy import (
     NamespaceFilter,
     Policy,
     PolicyGroup,
+    RepairBy,
+    RepairMethod,
     ScaleDownPrevention,
     Selector,
     Spread,
@@ -34,7 +36,7 @@ from rebalancer.ports import EvictionResult
 from rebalancer.simulator import HOSTNAME, ZONE, ClusterBuilder, Span, Timings
 from tests.build import a_cluster
 from tests.controller.simulated import eager
-from tests.world.actors import CLUSTER, autoscale, cordon_zone, lose_zone, scale, second_evictor
+from tests.world.actors import CLUSTER, autoscale, cordon_zone, lose_zone, scale, scale_amid_surge, second_evictor
 from tests.world.approver import Approver
 from tests.world.disturbances import NETWORK, Disturbance
 
@@ -78,6 +80,7 @@ class Scenario:
     prepare: Callable[["World", Random], None] = _prepare_nothing
     has_pair: bool = False
     has_trio: bool = False
+    has_surges: bool = False
 
 
 def draw_timings(random: Random) -> Timings:
@@ -138,6 +141,14 @@ SCENARIOS: Mapping[str, Scenario] = {
     "approvals": Scenario(prepare=_approve, mode=Mode.APPROVE),
     "large steps": Scenario(prepare=_edit_amid_steps, has_trio=True),
 }
+SURGES = "surges"
+"""The scenario in which pods are added before others go; no seed draws it, so that the others stay what they are."""
+
+FORCED: Mapping[str, Scenario] = {
+    **SCENARIOS,
+    SURGES: Scenario(cluster=(*CLUSTER, scale_amid_surge, scale_amid_surge), has_surges=True),
+}
+
 _WEIGHTS = (8, 1, 1, 1, 1, 1, 1, 2)
 
 
@@ -238,6 +249,13 @@ def add_features(policy: Policy) -> Policy:
     topology = policy.topology.model_copy(update={"domains": {ZONE: ("a", "b", "c", LATE_ZONE)}})
     prevention = policy.prevention.model_copy(update={"scale_down": ScaleDownPrevention.STEER})
     return policy.model_copy(update={"capacity": capacity, "prevention": prevention, "topology": topology})
+
+
+def add_surges(policy: Policy) -> Policy:
+    """Let every repair add pods first, whatever the budgets of the cluster say."""
+    seconds = {"settle": timedelta(seconds=3), "timeout": timedelta(minutes=2)}
+    repair = RepairBy(method=RepairMethod.SURGE, namespaces=("*",), over_budget=("*",), max_surge=2, **seconds)
+    return policy.model_copy(update={"repair": repair})
 
 
 def draw_policy(random: Random, scenario: Scenario) -> Policy:

@@ -13,7 +13,7 @@ import structlog
 from rebalancer.documents import memory
 from rebalancer.model.pods import Pod
 from rebalancer.model.workloads import Workload, reference_of
-from rebalancer.policy import Mode, Policy
+from rebalancer.policy import Mode, Policy, RepairBy
 from rebalancer.ports import EvictionResult
 from rebalancer.simulator import ZONE, SimulatedCluster, SimulatedLease
 from rebalancer.simulator.autoscaler import Autoscaling, NodeAutoscaler
@@ -24,9 +24,10 @@ from tests.world.observer import WorldObserver
 from tests.world.port import Api, Faults
 from tests.world.replica import Replica
 from tests.world.scenarios import (
+    FORCED,
     LATE_ZONE,
-    SCENARIOS,
     add_features,
+    add_surges,
     add_violations,
     draw_cluster,
     draw_policy,
@@ -35,6 +36,7 @@ from tests.world.scenarios import (
     is_crowded,
 )
 from tests.world.schedule import WHOLE, Cut, Planned, draw_schedule
+from tests.world.surges import SurgeMonitor
 
 CROWDED_MEMORY = 1_800
 """Bytes that the server stores of a memory in a crowded world: the moves in flight fit, 120 violations do not."""
@@ -74,7 +76,7 @@ class World:
         self.seed, self.cut = seed, cut
         self._has_features = has_features
         self.scenario = scenario or draw_scenario(seed)
-        kind = SCENARIOS[self.scenario]
+        kind = FORCED[self.scenario]
         self.crowded = is_crowded(seed)
         self.notes: list[str] = []
         self.planning_seconds = 0.0
@@ -91,13 +93,18 @@ class World:
         self.namespaces = sorted({pod.namespace for pod in first.pods})
         self.hub = Hub(self.state.event_queue)
         policy = draw_policy(random, kind)
+        if kind.has_surges:
+            policy = add_surges(policy)
         if has_features:
             policy = add_features(policy)
             NodeAutoscaler(self.state, self.cluster.nodes, Autoscaling(zones=("a", "b", "c", LATE_ZONE)))
         self.policy = self.in_force = add_violations(policy) if self.crowded else policy
         self.monitor = Monitor(self.state, self.hub, self.policy)
         self.first_replicas = {top.uid: top.replicas for top in self.monitor.tops()}
-        self.api = Api(cluster=self.cluster, lease=SimulatedLease())
+        self.api = Api(cluster=self.cluster, lease=SimulatedLease(), has_surges=kind.has_surges)
+        if kind.has_surges:
+            most = self.policy.repair.max_surge
+            self.api.surge_monitor = SurgeMonitor(self.state, self.hub, self.monitor.breach, most)
         if self.policy.mode is Mode.APPROVE:
             self.api.largest_memory = APPROVING_MEMORY
         if self.crowded:
@@ -222,8 +229,19 @@ class World:
         self.cluster.advance(self.cut.rest)
         if at_rest and len(self.monitor.begun) > begun:
             self.monitor.breach(f"evicts although all had come right: {self.monitor.begun[begun]}")
+        if self.api.has_surges:
+            self._end_surges()
         for replica in self.living:
             replica.kill()
+
+    def _end_surges(self) -> None:
+        """Let the policy add nothing any more: what is under way is taken back, and nothing is left of any surge."""
+        if self.monitor.begun:
+            self.monitor.breach(f"evicts although the policy adds pods first: {self.monitor.begun[0]}")
+        observing = self.policy.model_copy(update={"repair": RepairBy()})
+        self.set_policy(observing, Random(0))
+        self.cluster.advance(120)
+        self.api.surge_monitor.check_end()
 
     def _result(self) -> Result:
         history = [*self.notes, *map(str, self.state.trace), *map(str, self.monitor.begun), *self.monitor.breaches]
