@@ -242,14 +242,14 @@ class BackingOff(Refusal):
     def __str__(self) -> str:
         if self.left is None:
             return (
-                f"the replacements of {plural(self.times, 'eviction')} in a row were not Ready where predicted; "
-                "no further eviction until the violation is repaired by other means"
+                f"the new pods of {plural(self.times, 'repair step')} in a row were not Ready where predicted; "
+                "no further step until the violation is repaired by other means"
             )
         return f"{self.timeless}; next attempt in {format_rest(self.left)}"
 
     @property
     def timeless(self) -> str:
-        last = "the replacement of the last eviction was not Ready where predicted"
+        last = "the new pods of the last repair step were not Ready where predicted"
         return str(self) if self.left is None else last
 
 

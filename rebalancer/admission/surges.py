@@ -1,6 +1,7 @@
-"""What surges cost: the pods that go count for the rates and the standing approval as evictions do, from the begin on.
+"""What surges are to the memory: their pods count for rates and the standing approval, their failures back off.
 
-It follows from the records, so that it is the same however often it is counted, and by whichever process.
+Pods that go count from the begin of a surge on, as evictions do. That follows from the records, so that it is the same
+however often it is counted, and by whichever process.
 """
 
 from collections import Counter
@@ -14,18 +15,26 @@ from rebalancer.admission.standing import charge, refund
 from rebalancer.model.moves import Memory, SentRequest, make_place
 from rebalancer.surge.record import Ending, Surge
 from rebalancer.surge.report import SurgeReport
+from rebalancer.tracking.backoff import forget_failures, record_failure
 
 _GONE: Final = frozenset({Ending.DONE, Ending.MISPREDICTED})
 """Endings after which as many pods are gone as were to go."""
 
+_FAILED: Final = frozenset({Ending.TIMED_OUT, Ending.MISPREDICTED})
+"""Endings of surges whose prediction has failed."""
+
 
 def count_surges(memory: Memory, report: SurgeReport, now: datetime) -> Memory:
-    """Return the memory in which the surges under way are counted, and those that took no pod away charge nothing."""
+    """Return the memory in which surges under way are counted, and those that have ended have left what is known."""
     for surge, *_ in report.under_way:
         memory = _charge(memory, surge)
         if now - surge.begun < RATE_WINDOW:
             memory = _count(memory, surge)
     for surge, ending in report.ended:
+        if ending in _FAILED:
+            memory = record_failure(memory, surge.group, now)
+        elif ending is Ending.DONE:
+            memory = forget_failures(memory, surge.group)
         if ending not in _GONE and _is_approved(memory, surge):
             for one in surge.victims:
                 memory = refund(memory, one.uid)

@@ -1,8 +1,7 @@
 """Carries out surges: reads the records, looks at the cluster every second, and writes what is to be done next.
 
 It has a thread of its own, as what is waited for takes minutes. What it does follows from the records and the cluster,
-so that any process goes on with it that leads. It remembers only for how long marks have stood, by a clock that nobody
-sets: the next leader waits for that anew.
+so that any process goes on with it that leads. It remembers only for how long it has seen marks stand and pods Ready.
 
 Before each write it is checked that this process leads, that nobody has paused it (read from the API server), that the
 mode is not Observe, and that the view is not stale. Before a record changes its phase the replicas are read afresh: a
@@ -26,7 +25,7 @@ from rebalancer.policy import Mode, RepairMethod
 from rebalancer.ports import Cluster, PatchResult, ReadFailedError, Scaler, ScaleResult
 from rebalancer.prevention.plan import PodPatch
 from rebalancer.surge.begin import find_surges
-from rebalancer.surge.follow import Close, Mark, Scale, Store, Wait, follow
+from rebalancer.surge.follow import Act, Close, Mark, Scale, Stood, Store, Wait, follow
 from rebalancer.surge.record import Phase, Surge, decode_surges, encode_surges
 from rebalancer.surge.report import NO_SURGES, Ended, Refused, SurgeReport, UnderWay, count_pods
 
@@ -70,8 +69,10 @@ class SurgeWorker:
         self._looked_at: object = None
         self._is_marked = False
         self._refused: dict[str, Refused] = {}
-        self._marks_stand: dict[str, float] = {}
+        self._marked_since: dict[str, float] = {}
         """Since when no mark of a surge was to be changed, by the UID of its workload."""
+        self._ready_since: dict[str, float] = {}
+        """Since when all its pods are Ready."""
         self._ending = threading.Event()
         self.thread = threading.Thread(target=self._run, name="surge", daemon=True)
 
@@ -91,7 +92,7 @@ class SurgeWorker:
         state = self._get_state()
         if not state.leadership.leads:
             self._records = None
-            self._marks_stand.clear()
+            self._marked_since, self._ready_since = {}, {}
             return
         if not self._load(state):
             return
@@ -200,14 +201,11 @@ class SurgeWorker:
 
     def _go_on(self, surge: Surge, snapshot: Snapshot, state: LoopState, now: datetime) -> UnderWay | Ended:
         """Do what is next for a surge; return what is said of it."""
-        seen_since = self._marks_stand.setdefault(surge.uid, self._clocks.monotonic())
-        marks_stand = self._clocks.monotonic() - seen_since
-        act = follow(surge, snapshot, state.in_force.policy.repair, now, marks_stand)
+        act = self._follow(surge, snapshot, state, now)
         match act:
-            case Wait(why):
+            case Wait(why=why):
                 return UnderWay(surge, f"until {why}")
             case Mark(pod, cost):
-                self._marks_stand.pop(surge.uid, None)
                 patch = PodPatch(
                     namespace=pod.namespace,
                     name=pod.name,
@@ -224,8 +222,20 @@ class SurgeWorker:
                 return UnderWay(surge if problem else following, problem)
             case Close(ending):
                 problem = self._replace(surge, None)
-                self._marks_stand.pop(surge.uid, None)
                 return UnderWay(surge, problem) if problem else Ended(surge, ending)
+
+    def _follow(self, surge: Surge, snapshot: Snapshot, state: LoopState, now: datetime) -> Act:
+        looked = self._clocks.monotonic()
+        stood = Stood(
+            marks=looked - self._marked_since.setdefault(surge.uid, looked),
+            ready=looked - self._ready_since.setdefault(surge.uid, looked),
+        )
+        act = follow(surge, snapshot, state.in_force.policy.repair, now, stood)
+        if isinstance(act, Mark | Close):
+            del self._marked_since[surge.uid]
+        if not isinstance(act, Wait) or act.unready:
+            del self._ready_since[surge.uid]
+        return act
 
     def _patch(self, surge: Surge, patch: PodPatch) -> str:
         """Change a pod's deletion cost; return why that was not done, "" if it was.

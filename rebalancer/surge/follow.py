@@ -9,8 +9,8 @@ Nothing is remembered but the record. `spec.replicas` is `count` before the scal
 written, so that a number can be told apart: in Adding it is not yet raised, in Waiting somebody has lowered it.
 
 The ReplicaSet controller deletes pods that are not Ready before it looks at any cost, and reads costs from a cache. So
-nothing goes before every pod has been Ready for a while, and some seconds after the last mark: `marks_stand` says for
-how long the caller, who may have begun to look a moment ago, has seen no mark that is to be changed.
+nothing goes before every pod has been Ready for a while, and some seconds after the last mark. How long that is so, the
+caller says, by a clock that nobody sets: whoever leads next begins to count anew.
 """
 
 from collections.abc import Iterator, Sequence
@@ -63,16 +63,24 @@ class Close(NamedTuple):
 
 
 class Wait(NamedTuple):
-    """Do nothing yet; `why` says what is waited for, as the end of "it waits until …"."""
+    """Do nothing yet; `why` says what is waited for, as the end of "it waits until …": Ready pods where `unready`."""
 
     why: str
+    unready: bool = False
 
 
 Act = Store | Mark | Scale | Close | Wait
 
 
-def follow(surge: Surge, snapshot: Snapshot, rules: RepairBy, now: datetime, marks_stand: float) -> Act:
-    """Return what is to be done next; `marks_stand` is in seconds, 0 after each `Mark`."""
+class Stood(NamedTuple):
+    """For how many seconds no mark was to be changed, and for how many all pods have been Ready, as the caller saw."""
+
+    marks: float
+    ready: float
+
+
+def follow(surge: Surge, snapshot: Snapshot, rules: RepairBy, now: datetime, stood: Stood) -> Act:
+    """Return what is to be done next."""
     seen = _Seen(surge, snapshot)
     if surge.phase is Phase.UNMARKING:
         return _unmark(surge, seen)
@@ -85,11 +93,11 @@ def follow(surge: Surge, snapshot: Snapshot, rules: RepairBy, now: datetime, mar
         case Phase.ADDING:
             return _add(surge, seen)
         case Phase.WAITING:
-            return _await_ready(surge, seen, rules, now, marks_stand)
+            return _await_ready(surge, seen, rules, now, stood)
         case Phase.REMOVING:
-            return _remove(surge, seen, rules, now)
+            return _remove(surge, seen)
         case _:
-            return _take_back(surge, seen, marks_stand)
+            return _take_back(surge, seen, stood)
 
 
 class _Seen:
@@ -148,15 +156,14 @@ class _Seen:
             if is_marked != (pod.uid in surplus):
                 yield Mark(pod, None if is_marked else SURGE_COST)
 
-    def find_unready(self, rules: RepairBy, now: datetime) -> str:
-        """Return which pods are not all there and Ready for long enough, "" if all are."""
+    def find_unready(self) -> str:
+        """Return which pods are not there or not Ready, "" if all are."""
         if len(self.living) != self._surge.most:
             return f"it has {self._surge.most} pods, of which there are {len(self.living)}"
         unready = sorted(pod.name for pod in self.living if not pod.ready)
-        if unready:
-            return f"pod {unready[0]} is Ready" + (f", and {len(unready) - 1} more" if unready[1:] else "")
-        fresh = [pod for pod in self.living if pod.ready_since is None or now - pod.ready_since < rules.settle]
-        return f"pod {fresh[0].name} has been Ready for repair.settle" if fresh else ""
+        if not unready:
+            return ""
+        return f"pod {unready[0]} is Ready" + (f", and {len(unready) - 1} more" if unready[1:] else "")
 
 
 def _find_ending(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime) -> Act | None:
@@ -205,23 +212,23 @@ def _add(surge: Surge, seen: _Seen) -> Act:
     return Store(structs.replace(surge, phase=Phase.WAITING))
 
 
-def _await_ready(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime, marks_stand: float) -> Act:
+def _await_ready(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime, stood: Stood) -> Act:
     if len(list(seen.victims)) < len(surge.victims):
         return _give_up(surge, Ending.VICTIM_GONE, now)
-    unready = seen.find_unready(rules, now)
+    unready = seen.find_unready()
     if unready:
-        return Wait(unready)
+        return Wait(unready, unready=True)
     if _find_unmarked(seen) is not None:
         return _give_up(surge, Ending.UNMARKED, now)
-    if marks_stand < CACHE_LAG:
-        return Wait(_SEEN)
-    return Store(structs.replace(surge, phase=Phase.REMOVING))
+    if stood.ready < rules.settle.total_seconds():
+        return Wait("all pods have been Ready for repair.settle")
+    return Wait(_SEEN) if stood.marks < CACHE_LAG else Store(structs.replace(surge, phase=Phase.REMOVING))
 
 
-def _remove(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime) -> Act:
+def _remove(surge: Surge, seen: _Seen) -> Act:
     if seen.replicas == surge.most:
         # A pod that is not Ready any more would go in place of a marked one.
-        if seen.find_unready(rules, now):
+        if seen.find_unready():
             return Store(structs.replace(surge, phase=Phase.WAITING))
         return Scale(surge.most, surge.count)
     if len(seen.living) > surge.count:
@@ -229,7 +236,7 @@ def _remove(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime) -> Act:
     return _end(surge, Ending.MISPREDICTED if any(True for _ in seen.victims) else Ending.DONE)
 
 
-def _take_back(surge: Surge, seen: _Seen, marks_stand: float) -> Act:
+def _take_back(surge: Surge, seen: _Seen, stood: Stood) -> Act:
     """Let the added pods go, not the victims: with those half repaired, something else may be worse.
 
     A rollout waits for nothing: all these pods go by it.
@@ -240,7 +247,7 @@ def _take_back(surge: Surge, seen: _Seen, marks_stand: float) -> Act:
         changed = next(seen.find_changed_marks(), None)
         if changed is not None:
             return changed
-        if marks_stand < CACHE_LAG:
+        if stood.marks < CACHE_LAG:
             return Wait(_SEEN)
     return Scale(surge.most, surge.count)
 

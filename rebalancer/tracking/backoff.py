@@ -41,6 +41,12 @@ def record_failure(memory: Memory, group: str, now: datetime) -> Memory:
     return msgspec.structs.replace(memory, failed_predictions=tuple(failures))
 
 
+def forget_failures(memory: Memory, group: str) -> Memory:
+    """Return the memory after a verified prediction for a group."""
+    others = tuple(failure for failure in memory.failed_predictions if failure.group != group)
+    return msgspec.structs.replace(memory, failed_predictions=others)
+
+
 def _group_of(failure: FailedPrediction) -> str:
     return failure.group
 
@@ -66,8 +72,7 @@ def _record_end(memory: Memory, move: Move, now: datetime) -> Memory:
     if move.state in _FAILED:
         return record_failure(memory, move.group, now)
     if move.state is MoveState.VERIFIED:
-        others = tuple(failure for failure in memory.failed_predictions if failure.group != move.group)
-        return msgspec.structs.replace(memory, failed_predictions=others)
+        return forget_failures(memory, move.group)
     if move.state is MoveState.REFUSED and not is_deferred(move):
         return forget_extra_eviction(memory, move.uid)
     return memory

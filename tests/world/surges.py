@@ -32,7 +32,9 @@ class SurgeMonitor:
         self.endings: Counter[Ending] = Counter()
         self.asked = {top.uid: top.replicas for top in self._tops()}
         self._ours = False
-        self._marked_at: dict[str, float] = {}
+        self._changed_at: dict[str, float] = {}
+        """When the deletion cost of a pod was written last."""
+        self._marked: set[str] = set()
         self._unready_since: dict[str, float] = {}
         state.store.workloads.listeners.append(self._workload_changed)
         state.store.pods.listeners.append(self._pod_changed)
@@ -67,8 +69,9 @@ class SurgeMonitor:
 
     def patched(self, patch: PodPatch) -> None:
         """Note that a pod's deletion cost was written."""
+        self._changed_at[patch.uid] = self._hub.seconds
         if patch.cost == SURGE_COST:
-            self._marked_at[patch.uid] = self._hub.seconds
+            self._marked.add(patch.uid)
             if not any(one.owner == self._owner_of(patch.uid) for one in self.stored.values()):
                 self._breach(f"pod {patch.name} is marked without a stored record")
 
@@ -88,30 +91,37 @@ class SurgeMonitor:
             after < before and after != asked
         ):
             self._breach(f"{who} scales {top} from {before} to {after}, where {asked} are asked for")
-        elif surge.phase is Phase.REMOVING and after < before:
-            self._check_removal(who, surge)
+        elif after < before and surge.ending is not Ending.ROLLED_OUT:
+            self._check_marks(who, surge)
+            if surge.phase is Phase.REMOVING:
+                self._check_removal(who, surge)
+
+    def _check_marks(self, who: str, surge: Surge) -> None:
+        """Check that the ReplicaSet controller knows the marks as they are."""
+        now = self._hub.seconds
+        for pod in self._state.store.pods.of(surge.owner):
+            age = now - self._changed_at.get(pod.uid, -INFORMED_WITHIN)
+            if not pod.terminating and age < INFORMED_WITHIN:
+                self._breach(
+                    f"{who} removes pods of {surge.workload} {age:.1f}s after the cost of {pod.name} was written"
+                )
 
     def _owner_of(self, uid: str) -> str:
         pod = self._state.store.pods.get(uid)
         return "" if pod is None or pod.owner is None else pod.owner.uid
 
     def _check_removal(self, who: str, surge: Surge) -> None:
-        """Check that the victims are marked, that the ReplicaSet controller knows it, and that no other goes first."""
+        """Check that the victims are marked, and that no pod goes before them since it is not Ready."""
         now = self._hub.seconds
-        for one in surge.victims:
-            pod = self._state.store.pods.get(one.uid)
-            if pod is None or pod.terminating:
-                continue
-            age = now - self._marked_at.get(one.uid, now)
-            if pod.own_deletion_cost == SURGE_COST and age < INFORMED_WITHIN:
-                self._breach(f"{who} removes pods of {surge.workload} {age:.1f}s after {one.name} was marked")
-            if one.uid not in self._marked_at:
-                self._breach(f"{who} removes pods of {surge.workload}, and {one.name} was never marked")
         for pod in self._state.store.pods.of(surge.owner):
+            if pod.terminating:
+                continue
+            if pod.uid in {one.uid for one in surge.victims} - self._marked:
+                self._breach(f"{who} removes pods of {surge.workload}, and {pod.name} was never marked")
             since = self._unready_since.get(pod.uid, now)
-            if not pod.terminating and not pod.ready and now - since > REQUEST_SECONDS:
+            if not pod.ready and now - since > REQUEST_SECONDS:
                 self._breach(
-                    f"{who} removes pods of {surge.workload} while {pod.name} is not Ready for {now - since:.0f}s"
+                    f"{who} removes pods of {surge.workload}, and {pod.name} has not been Ready for {now - since:.0f}s"
                 )
 
     # The end
