@@ -20,6 +20,7 @@ from rebalancer.controller.kill_switch import KillSwitch
 from rebalancer.controller.restriction import Restriction
 from rebalancer.controller.state import Clocks, LoopEvent, LoopState, SurgesReported
 from rebalancer.model.deletion_costs import SURGE_COST
+from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, RepairMethod
 from rebalancer.ports import Cluster, PatchResult, ReadFailedError, Scaler, ScaleResult
@@ -67,7 +68,8 @@ class SurgeWorker:
         self._begun_of: object = None
         self._read_again_at = 0.0
         self._looked_at: object = None
-        self._is_marked = False
+        self._marked: tuple[Pod, ...] = ()
+        """The pods that the last cycle has seen marked."""
         self._refused: dict[str, Refused] = {}
         self._marked_since: dict[str, float] = {}
         """Since when no mark of a surge was to be changed, by the UID of its workload."""
@@ -97,6 +99,7 @@ class SurgeWorker:
         if not self._load(state):
             return
         assert self._records is not None
+        self._unmark_orphans(state)
         begun = self._begin(state)
         if not self._records:
             self._publish((), (), "")
@@ -117,10 +120,11 @@ class SurgeWorker:
 
         Off, nothing is requested for them. Where they cannot be read, it is tried again after a while.
         """
+        may_have_records = self._may_have_records(state)
         if self._records is not None and self._term == state.leadership.term:
             return True
         now = self._clocks.monotonic()
-        if now < self._read_again_at or not self._may_have_records(state):
+        if now < self._read_again_at or not may_have_records:
             return False
         self._read_again_at = now + _READ_AGAIN
         try:
@@ -137,13 +141,12 @@ class SurgeWorker:
 
     def _may_have_records(self, state: LoopState) -> bool:
         """Return whether the policy adds pods, or a pod is marked: a surge began under another policy."""
-        if state.in_force.policy.repair.method is not RepairMethod.EVICT:
-            return True
-        cycle = state.cycle
-        if cycle is not None and cycle is not self._looked_at:
-            self._looked_at = cycle
-            self._is_marked = any(pod.own_deletion_cost == SURGE_COST for pod in cycle.snapshot.pods)
-        return cycle is not None and self._is_marked
+        if state.cycle is not None and state.cycle is not self._looked_at:
+            self._looked_at = state.cycle
+            self._marked = tuple(
+                pod for pod in state.cycle.snapshot.pods if pod.own_deletion_cost == SURGE_COST and not pod.terminating
+            )
+        return bool(self._marked) or state.in_force.policy.repair.method is not RepairMethod.EVICT
 
     def _store(self, records: tuple[Surge, ...]) -> str:
         """Store records; return why that failed, "" if it did not."""
@@ -160,6 +163,16 @@ class SurgeWorker:
             return "the records of surges are read again"
         others = tuple(one for one in self._records if one.uid != surge.uid)
         return self._store(others if by is None else (*others, by))
+
+    def _unmark_orphans(self, state: LoopState) -> None:
+        """Remove marks without a record: a view that was behind did not show them when the record was closed."""
+        assert self._records is not None
+        owners = {one.owner for one in self._records}
+        orphans = [pod for pod in self._marked if pod.owner is not None and pod.owner.uid not in owners]
+        if orphans and not self._find_obstacle(state):
+            self._marked = ()  # each once in a cycle
+            for pod in orphans:
+                self._patch(_patch_of(pod, None))
 
     # Begin
 
@@ -206,14 +219,11 @@ class SurgeWorker:
             case Wait(why=why):
                 return UnderWay(surge, f"until {why}")
             case Mark(pod, cost):
-                patch = PodPatch(
-                    namespace=pod.namespace,
-                    name=pod.name,
-                    uid=pod.uid,
-                    resource_version=pod.resource_version,
-                    cost=cost,
-                )
-                return UnderWay(surge, self._patch(surge, patch))
+                problem = self._patch(_patch_of(pod, cost))
+                if problem and surge.phase is Phase.TAKING_BACK and now >= surge.until:
+                    # Where no cost can be written for a while, pods are taken back all the same, whichever go then.
+                    problem = self._scale(surge, surge.most, surge.count) or problem
+                return UnderWay(surge, problem)
             case Scale(before, after):
                 return UnderWay(surge, self._scale(surge, before, after))
             case Store(following):
@@ -237,18 +247,13 @@ class SurgeWorker:
             del self._ready_since[surge.uid]
         return act
 
-    def _patch(self, surge: Surge, patch: PodPatch) -> str:
-        """Change a pod's deletion cost; return why that was not done, "" if it was.
-
-        Where no cost can be written for a while, added pods are taken back all the same, whichever go then.
-        """
+    def _patch(self, patch: PodPatch) -> str:
+        """Change a pod's deletion cost; return why that was not done, "" if it was."""
         problem = self._restriction.check(patch) or self._find_last_obstacle()
-        if not problem:
-            answer = self._cluster.patch_cost(patch)
-            problem = answer.message if answer.result is PatchResult.FAILED else ""
-        if problem and surge.phase is Phase.TAKING_BACK and self._clocks.now() >= surge.until:
-            return self._scale(surge, surge.most, surge.count) or problem
-        return problem
+        if problem:
+            return problem
+        answer = self._cluster.patch_cost(patch)
+        return answer.message if answer.result is PatchResult.FAILED else ""
 
     def _scale(self, surge: Surge, before: int, after: int) -> str:
         """Change the replicas; return why that was not done, "" if it was."""
@@ -325,3 +330,9 @@ class SurgeWorker:
         if ended or begun or not report == self._report == known:
             self._report = report
             self._tell(SurgesReported(report=report))
+
+
+def _patch_of(pod: Pod, cost: int | None) -> PodPatch:
+    return PodPatch(
+        namespace=pod.namespace, name=pod.name, uid=pod.uid, resource_version=pod.resource_version, cost=cost
+    )

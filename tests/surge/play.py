@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Any, cast
 
 from rebalancer.controller.state import Clocks
-from rebalancer.controller.surge import SurgeWorker
+from rebalancer.controller.surge import ScaledCluster, SurgeWorker
 from rebalancer.model.cluster import Autoscaler
 from rebalancer.model.moves import Reference
 from rebalancer.model.pods import Pod
@@ -76,6 +77,30 @@ class Watched(SimulatedCluster):
         return self._write(lambda: super(Watched, self).save_surges(text))  # type: ignore[return-value]
 
 
+class Connection:
+    """One process's connection to the cluster: records are stored only over those that it has read or written."""
+
+    def __init__(self, cluster: Watched) -> None:
+        self._cluster = cluster
+        self._known = ""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._cluster, name)
+
+    def load_surges(self) -> str:
+        """Return the stored records."""
+        self._known = self._cluster.load_surges()
+        return self._known
+
+    def save_surges(self, text: str) -> str:
+        """Replace the records, unless another process has."""
+        if self._cluster.surges != self._known:
+            return "the ConfigMap has been changed since it was read"
+        problem = self._cluster.save_surges(text)
+        self._known = self._known if problem else text
+        return problem
+
+
 @dataclass
 class Play:
     """A controller with surges over a cluster; `ended` are the surges that have ended."""
@@ -94,7 +119,7 @@ class Play:
         runner = self.simulation.runner
         clocks = Clocks(now=lambda: self.cluster.now, monotonic=self.cluster.seconds)
         self.worker = SurgeWorker(
-            cluster=self.cluster,
+            cluster=cast("ScaledCluster", Connection(self.cluster)),
             clocks=clocks,
             get_state=lambda: runner.state,
             may_act=lambda _: True,

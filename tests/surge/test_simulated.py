@@ -291,6 +291,36 @@ def test_a_record_that_cannot_be_stored_stops_nothing_else() -> None:
     check(played, 12, 4)
 
 
+@pytest.mark.parametrize("method", [RepairMethod.SURGE, RepairMethod.EVICT])
+def test_a_mark_without_a_record_is_removed(method: RepairMethod) -> None:
+    """A view that was behind did not show it when its record was closed; its workload would never be repaired again."""
+    played = Play(Watched(skewed([[2], [2]], budget=0).snapshot(), seed=1), surging(method=method))
+    table = played.cluster.state.store.pods
+    table.put(structs.replace(next(iter(table)), own_deletion_cost=SURGE_COST))
+    played.seconds(15)
+    assert_nothing_left(played)
+
+
+@given(layouts, st.integers(2, 3), st.integers(0, 99), st.integers(1, 3))
+@examples(30)
+def test_two_leaders_at_once_do_not_scale_anything_twice(counts: Counts, most: int, seed: int, every: int) -> None:
+    """Each takes itself for the leader, as one does that was stopped, and looks in turn with the other."""
+    wanted = sum(map(sum, counts))
+    played = play(counts, most=most, seed=seed)
+    first = played.worker
+    played.restart()
+    second = played.worker
+    for number in range(60 * (1 + wanted)):
+        played.worker = first if number // every % 2 else second
+        played.seconds(1)
+    while played.records:
+        played.seconds(1)
+    assert played.least_ready >= wanted
+    assert played.most_alive <= wanted + most
+    assert replicas(played) == wanted
+    assert_nothing_left(played)
+
+
 class Unread(Watched):
     """A cluster that counts how often the records are read."""
 
