@@ -2,10 +2,11 @@
 
 import json
 import random
+import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from rebalancer.planning.single_class.minimum import min_evictions
 from rebalancer.planning.steps.additions import addition_step
@@ -14,7 +15,7 @@ from tests.control_plane.api import Api
 from tests.control_plane.layout import Workload, deployment, node, pdb, spread
 from tests.control_plane.manifests import HOSTNAME, ZONE
 from tests.control_plane.resources import Manifest
-from tests.control_plane.stages import READY_AFTER
+from tests.control_plane.stages import NEVER_READY, READY_AFTER
 from tests.planning.states import CACHE, Counts, bounds, satisfied, state
 
 LOT: Final = "lot"
@@ -95,6 +96,67 @@ def draw_lots(number: int, seed: int, most: int, pods: int = 12) -> list[Lot]:
         if 2 <= lot.wanted <= pods and least and lot.promises(counts, most):
             lots.append(lot)
     return lots
+
+
+_UNREACHABLE: Final[Sequence[tuple[Counts, int, int]]] = (
+    ([[4], [3, 1]], 1, 2),
+    ([[5], [4, 1]], 1, 3),
+    ([[5], [4, 2]], 2, 2),
+    ([[3], [2, 2, 0]], 2, 2),
+    ([[4], [4], [3, 1]], 1, 2),
+    ([[5], [5], [4, 1]], 1, 3),
+    ([[5], [5], [4, 2]], 2, 2),
+    ([[3], [3], [2, 2, 0]], 2, 2),
+    ([[5], [3, 3, 0]], 2, 3),
+    ([[5], [5], [3, 3, 0]], 2, 3),
+)
+"""Pods by node and zone, and maxSkew by zone and host name: a replacement may land where it does not help."""
+
+
+def unreachable_lots() -> list[Lot]:
+    """Return ten lots that no eviction repairs for certain, and an added pod does."""
+    return [
+        Lot(f"u-{number}", counts, zone, host, number % 2, 2 + number % 5)
+        for number, (counts, zone, host) in enumerate(_UNREACHABLE)
+    ]
+
+
+class Spoiler:
+    """Lets every so many-th new pod never be Ready: a label keeps KWOK from it, set before it would be."""
+
+    def __init__(self, api: Api, namespaces: Collection[str], every: int) -> None:
+        self._api, self._namespaces, self._every = api, namespaces, every
+        self._known = {pod["metadata"]["uid"] for pod in self._pods()}
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.spoilt: dict[str, list[str]] = {}
+        """The pods that never are, by namespace."""
+
+    def _pods(self) -> list[dict[str, Any]]:
+        pods = self._api.list("/api/v1/pods")
+        return [pod for pod in pods if pod["metadata"]["namespace"] in self._namespaces]
+
+    def _run(self) -> None:
+        new = 0
+        while not self._ending.wait(0.5):
+            for pod in self._pods():
+                meta = pod["metadata"]
+                if meta["uid"] in self._known:
+                    continue
+                self._known.add(meta["uid"])
+                new += 1
+                if new % self._every == 0 and not is_ready(pod):
+                    path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+                    self._api.patch(path, {"metadata": {"labels": {NEVER_READY: ""}}})
+                    self.spoilt.setdefault(meta["namespace"], []).append(meta["name"])
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join()
 
 
 @dataclass
