@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping
 
 from msgspec import structs
 
+from rebalancer.lint.volumes import drop_volumes, find_with_volumes, join_with_bare
 from rebalancer.model.moves import Reference
 from rebalancer.model.words import plural
 from rebalancer.resilience.loss import Loss
@@ -13,6 +14,19 @@ from rebalancer.resilience.rows import Remaining, Verdict, find_remaining, find_
 
 def find_not_whole(loss: Loss, included: Collection[Reference]) -> Mapping[Reference, Remaining]:
     """Return the included workloads of which not every pod finds a node, with the reason.
+
+    What keeps pods from nodes without their volumes is said before what volumes do.
+    """
+    rows = _find_rows(loss, included)
+    asked = rows.keys() & find_with_volumes(loss)
+    if not asked:
+        return rows
+    bare = _find_rows(drop_volumes(loss), asked)
+    return {one: join_with_bare(row, bare.get(one), loss) if one in asked else row for one, row in rows.items()}
+
+
+def _find_rows(loss: Loss, included: Collection[Reference]) -> Mapping[Reference, Remaining]:
+    """Return the rows of the included workloads that are not whole.
 
     Where an order of placements leaves none of its pods without a node, a workload is not asked about: it may be whole.
     Of more pods than are played, those that no order makes whole are found by sums alone.

@@ -7,6 +7,7 @@ from rebalancer.lint.ground import Ground
 from rebalancer.lint.manifest import Manifest
 from rebalancer.lint.not_whole import describe_most, describe_reason, find_not_whole
 from rebalancer.lint.remedies import REPLICAS, Remedies, lose_none
+from rebalancer.lint.volumes import VolumesUnknown
 from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import Reference
 from rebalancer.model.nodes import ZONE
@@ -26,7 +27,7 @@ def check_placement(ground: Ground, known: Collection[Manifest]) -> Iterator[Fin
     for workload, row in found.items():
         if ground.by_workload[workload] not in known:
             yield _unplaced(ground.by_workload[workload], row, ground, remedies)
-    whole = ground.by_workload.keys() - found.keys()
+    whole = ground.by_workload.keys() - {one for one, row in found.items() if not _only_volumes_decide(row)}
     yield from _scaled(ground, whole, remedies)
     yield from _lost_zones(ground, whole, remedies)
 
@@ -53,14 +54,20 @@ def _unplaced(manifest: Manifest, row: Remaining, ground: Ground, remedies: Reme
     verb = "is" if row.wanted == 1 else "are"
     least = f"{row.guaranteed} of {plural(row.wanted, 'pod')} {verb} certain to find a node"
     counts_old = short and _counts_old_pods(manifest, ground)
+    severity = Severity.ERROR if short and not counts_old else Severity.WARNING
     return Finding(
         rule=Rule.NO_PLACEMENT,
-        severity=Severity.ERROR if short and not counts_old else Severity.WARNING,
+        severity=Severity.INFO if _only_volumes_decide(row) else severity,
         manifest=manifest,
         path=REPLICAS,
         message=f"{'placed anew, ' * counts_old}{describe_most(row) if short else least}{describe_reason(row)}",
         patch=remedies.place(manifest, row),
     )
+
+
+def _only_volumes_decide(row: Remaining) -> bool:
+    """Return whether all pods find a node for certain but for their volumes, of which nothing is known."""
+    return isinstance(row.reason, VolumesUnknown) and not row.reason.besides
 
 
 def _counts_old_pods(manifest: Manifest, ground: Ground) -> bool:

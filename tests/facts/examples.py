@@ -14,7 +14,7 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from rebalancer import admission, assessment, capacity, documents, planning, scheduling
+from rebalancer import admission, assessment, capacity, documents, lint, planning, scheduling
 from rebalancer.admission.admit import BackingOff, BreakerOpen
 from rebalancer.admission.misplaced import ReplacementMisplaced
 from rebalancer.admission.rates import RateReached
@@ -87,7 +87,7 @@ WORDS = {
 """Values of fields that many facts have; of others the value is their own name."""
 
 
-for _layer in (scheduling, assessment, planning, capacity, admission, documents):
+for _layer in (scheduling, assessment, planning, capacity, admission, documents, lint):
     for _module in pkgutil.walk_packages(_layer.__path__, f"{_layer.__name__}."):
         importlib.import_module(_module.name)
 
