@@ -5,7 +5,7 @@ from textwrap import dedent
 import pytest
 
 from rebalancer.lint.check import lint
-from rebalancer.lint.finding import Rule
+from rebalancer.lint.finding import Rule, Severity
 from rebalancer.lint.manifest import Manifests
 from tests.lint.build import affinity, deployment, manifests, spread, term, text
 
@@ -116,6 +116,38 @@ def test_a_file_that_cannot_be_read_is_a_finding(written: str, line: int, messag
     assert one.line == line
     assert message in one.message
     assert "the API server" not in one.message
+
+
+@pytest.mark.parametrize(
+    ("written", "line", "message"),
+    [
+        (
+            "kind: Deployment\nspec:\n  replicas: 2\n  template: {}\n  replicas: 3\n",
+            5,
+            "key replicas of line 3 is there again: kubectl takes the last value, and other tools refuse the file",
+        ),
+        (
+            "apiVersion: v1\nkind: Service\napiVersion: apps/v1\nkind: Deployment\n",
+            3,
+            (
+                "key apiVersion of line 1 is there again: kubectl takes the last value, and other tools refuse the "
+                "file; are these two documents without --- between them?"
+            ),
+        ),
+        ('{"kind": "Deployment",\n"a": [{"b": 1,\n"b": 1}]}', 3, "key b of line 2 is there again: kubectl takes"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_an_error_of_its_document(written: str, line: int, message: str) -> None:
+    """Which of the two values counts is not guessed; the other documents of the file are read."""
+    first, second = lint(manifests(f"{written}\n---\n{text(deployment(labels={'app': 'wep'}))}"))
+    assert (first.rule, first.severity, first.line) == (Rule.UNREADABLE, Severity.ERROR, line)
+    assert first.message.startswith(message)
+    assert second.rule is Rule.SELECTOR_MISSES_TEMPLATE
+
+
+def test_a_key_beside_the_same_one_of_an_anchor_is_not_there_twice() -> None:
+    """What is merged is a default, and may be merged twice; the same key of two mappings is no mistake either."""
+    assert rows("kind: X\na: &a {b: 1}\nc: &c {b: 2}\nd:\n  <<: *a\n  <<: *c\n  b: 3\n") == []
 
 
 def test_anchors_that_mean_millions_of_values_are_refused() -> None:

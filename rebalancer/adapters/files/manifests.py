@@ -30,6 +30,9 @@ _TAG: Final = "tag:yaml.org,2002:"
 _IGNORE: Final = re.compile(r"#\s*rebalancer-lint:\s*ignore=([a-z,-]+)")
 _TEMPLATE_BRACES: Final = re.compile(r"\{\{.*\}\}")
 
+_FIRST: Final = frozenset({"apiVersion", "kind"})
+"""The keys with which each object begins."""
+
 _TEMPLATE: Final[Path] = ("spec", "template")
 _TEMPLATES: Final[Mapping[str, Path]] = {
     "Pod": ROOT,
@@ -94,6 +97,8 @@ class _Reader:
         self._intern = Interner()
         self._values = 0
         self._last = 0
+        self._duplicates: list[tuple[int, str]] = []
+        """The lines of keys that a mapping of the document has twice, and what is said of them."""
 
     def unreadable(self, line: int, problem: str) -> Manifest:
         return Manifest(
@@ -102,12 +107,16 @@ class _Reader:
 
     def read(self, root: yaml.Node) -> Iterator[Manifest]:
         """Yield the objects of a document, those of a list one by one."""
+        self._duplicates.clear()
         value = self._convert(root, 0)
         # A comment before a document belongs to it.
         ends = root.end_mark.line + 1
         ignores = frozenset[str]().union(*(rules for line, rules in self._ignores.items() if self._last < line <= ends))
         self._last = ends
         if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
+            return
+        if self._duplicates:
+            yield self.unreadable(*self._duplicates[0])
             return
         items = value.get("items")
         if value["kind"].endswith("List") and isinstance(items, list):
@@ -166,6 +175,7 @@ class _Reader:
         if isinstance(node, yaml.SequenceNode):
             return [self._convert(child, depth + 1) for child in node.value]
         made: dict[str, Any] = {}
+        self._duplicates += _find_duplicates(node, depth)
         for key, child in node.value:
             if key.tag == f"{_TAG}merge":
                 for source in child.value if isinstance(child, yaml.SequenceNode) else (child,):
@@ -176,6 +186,23 @@ class _Reader:
             else:
                 raise _NoManifestError(key, "a key that is not text")
         return made
+
+
+def _find_duplicates(node: yaml.Node, depth: int) -> Iterator[tuple[int, str]]:
+    """Yield the lines of keys that a mapping has twice, and what is said of them; `<<` may be there again.
+
+    YAML forbids it. Source: `setMapIndex` of `sigs.k8s.io/yaml/goyaml.v2/decode.go`, which is not strict for kubectl.
+    """
+    lines: dict[str, int] = {}
+    for key, _ in node.value:
+        if not isinstance(key, yaml.ScalarNode) or key.tag == f"{_TAG}merge":
+            continue
+        line = key.start_mark.line + 1
+        if key.value in lines:
+            between = "; are these two documents without --- between them?" if not depth and key.value in _FIRST else ""
+            where = f"key {key.value} of line {lines[key.value]} is there again"
+            yield line, f"{where}: kubectl takes the last value, and other tools refuse the file{between}"
+        lines[key.value] = line
 
 
 def _scalar(node: yaml.ScalarNode) -> Any:
