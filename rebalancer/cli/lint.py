@@ -26,18 +26,20 @@ from rebalancer.cli.output import write_document
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.terminal import find_layout
 from rebalancer.lint.check import lint
-from rebalancer.lint.document import LintDocument, lint_document
+from rebalancer.lint.document import InputError, LintDocument, lint_document
 from rebalancer.lint.finding import Rule, Severity
 from rebalancer.lint.ground import Ground
 from rebalancer.lint.manifest import Manifest, Manifests
 from rebalancer.lint.sarif import sarif
 from rebalancer.lint.text import lint_text
 from rebalancer.locations import controller_namespace
+from rebalancer.model.words import plural
 from rebalancer.policy import Policy, is_team_policy, load_policy
 from rebalancer.policy.team_maps import POLICY_KEY, POLICY_MAP
 
 _FORMATS: Final = ("text", "json", "yaml", "sarif")
 _NEVER: Final = "never"
+_KUSTOMIZATIONS: Final = frozenset({"kustomization.yaml", "kustomization.yml"})
 _MANIFESTS: Final = re.compile(r"\.(?:json|yaml|yml)\Z")
 
 
@@ -103,21 +105,26 @@ def _add_cluster_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print what is found; nothing is changed."""
     files = list(_find_files(args.files))
-    read = [one for file in files for one in _read(file)]
+    read, errors = _read_all(files)
+    _warn_of_kustomizations(files)
     _warn_of_unknown_rules(read)
     manifests = Manifests.of(read)
     options = _read_options(args)
     ground = _read_cluster(args, options, manifests) if options is not None else None
-    if not read and not (args.drain and not args.files):
+    if not (read or errors) and not (args.drain and not args.files):
         raise CliError(f"no Kubernetes object in {', '.join(map(source_name, args.files))}")
     objects = sum(bool(one.kind) for one in read)
     source = args.snapshot[0] if args.snapshot else "cluster"
     policy = _find_policy(args, options, manifests)
-    document = lint_document(lint(manifests, ground, args.drain, source, policy), len(files), objects)
+    findings = lint(manifests, ground, args.drain, source, policy)
+    document = lint_document(findings, len(files) - len(errors), objects, errors)
     if args.output == "sarif":
         sys.stdout.write(f"{json.dumps(sarif(document), indent=2)}\n")
     else:
-        write_document(document, args.output, lambda: lint_text(document, find_layout(args.color)))
+        consequence = _explain_exit_code(document, args.fail_on)
+        write_document(document, args.output, lambda: lint_text(document, find_layout(args.color), consequence))
+    if errors:
+        raise CliError(*(error.message for error in errors))
     return Exit.SOMETHING if _fails(document, args.fail_on) else Exit.FINE
 
 
@@ -177,6 +184,18 @@ def _find_files(names: Sequence[str]) -> Iterator[str]:
         yield from map(str, found)
 
 
+def _read_all(files: Sequence[str]) -> tuple[Sequence[Manifest], Sequence[InputError]]:
+    """Return the manifests of all files that can be read, and why others cannot."""
+    read: list[Manifest] = []
+    errors: list[InputError] = []
+    for file in files:
+        try:
+            read += _read(file)
+        except CliError as error:
+            errors.append(InputError(file=source_name(file), message=str(error)))
+    return read, errors
+
+
 def _read(file: str) -> Iterator[Manifest]:
     data = read_bytes(file)
     try:
@@ -186,9 +205,25 @@ def _read(file: str) -> Iterator[Manifest]:
     return read_manifests(text, source_name(file))
 
 
+def _warn_of_kustomizations(files: Sequence[str]) -> None:
+    folders = sorted({Path(file).parent for file in files if Path(file).name in _KUSTOMIZATIONS})
+    if folders:
+        more = f" (and {plural(len(folders) - 1, 'other folder')})" if len(folders) > 1 else ""
+        said = f"{folders[0]}{more} has a kustomization: the files are read as they are"
+        warn([f"{said}. What is deployed is seen by: kustomize build {folders[0]} | rebalancer lint -"])
+
+
 def _warn_of_unknown_rules(manifests: Sequence[Manifest]) -> None:
     unknown = {(one.file, rule) for one in manifests for rule in one.ignores.difference(Rule)}
     warn([f"{file}: rebalancer-lint: ignore={rule} names no rule" for file, rule in sorted(unknown)])
+
+
+def _explain_exit_code(document: LintDocument, fail_on: str) -> str:
+    """Say why warnings do not count, where nobody has decided so; "" elsewhere."""
+    severities = {one.severity for one in document.findings}
+    if fail_on != Severity.ERROR or Severity.WARNING not in severities or Severity.ERROR in severities:
+        return ""
+    return "No error, so the exit code is 0; with --fail-on warning it is 3."
 
 
 def _fails(document: LintDocument, fail_on: str) -> bool:

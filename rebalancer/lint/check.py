@@ -21,6 +21,7 @@ from rebalancer.lint.rollouts import check_rollouts
 from rebalancer.lint.scale_downs import check_scale_downs
 from rebalancer.lint.selectors import check_selectors
 from rebalancer.lint.steps import check_steps
+from rebalancer.lint.twice import check_twice
 from rebalancer.policy import Policy
 
 _ALWAYS: Final[Sequence[Callable[[Manifest], Iterator[Finding]]]] = (
@@ -51,7 +52,7 @@ def lint(
     `drained` are nodes of it that are to be drained; `source` names it in findings that are about no manifest. `policy`
     is the one whose limits are held against the manifests.
     """
-    findings = [*_find(manifests), *check_budgets(manifests)]
+    findings = [*_find(manifests), *check_twice(manifests), *check_budgets(manifests)]
     if policy is not None:
         findings += check_limits(manifests, ground, policy)
     if ground is None:

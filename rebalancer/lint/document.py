@@ -35,19 +35,29 @@ class LintFinding(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True
     sizes: tuple[SizeRange, ...] = ()
 
 
+class InputError(CamelCaseStruct, frozen=True, kw_only=True):
+    """A file that could not be read, and why: nothing is said of what is in it."""
+
+    file: Text
+    message: Text
+
+
 class LintDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """The findings of `objects` objects in `files` files, by file and line."""
+    """The findings of `objects` objects in `files` files, by file and line; `errors` are the files not read."""
 
     api_version: str = API_VERSION
     kind: str = "Lint"
     files: Number
     objects: Number
     findings: tuple[LintFinding, ...]
+    errors: tuple[InputError, ...] = ()
 
 
-def lint_document(findings: Sequence[Finding], files: int, objects: int) -> LintDocument:
-    """Return the document of findings."""
-    return LintDocument(files=files, objects=objects, findings=tuple(map(_finding, findings)))
+def lint_document(
+    findings: Sequence[Finding], files: int, objects: int, errors: Sequence[InputError] = ()
+) -> LintDocument:
+    """Return the document of findings; `files` are those that were read."""
+    return LintDocument(files=files, objects=objects, findings=tuple(map(_finding, findings)), errors=tuple(errors))
 
 
 def _finding(found: Finding) -> LintFinding:

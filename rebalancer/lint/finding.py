@@ -41,6 +41,10 @@ class Rule(StrEnum):
             "object."
         ),
     )
+    DUPLICATE_OBJECT = (
+        "duplicate-object",
+        "Two manifests have the same kind, namespace and name: where both are deployed, the last one is in force.",
+    )
     SELECTOR_MISSES_TEMPLATE = (
         "selector-misses-template",
         "A workload's selector does not match the labels of its own template: the API server refuses it.",

@@ -1,11 +1,11 @@
 """The findings in SARIF 2.1.0, as code scanning of repositories reads them. Rules link to the page of rules."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
 from rebalancer import __version__
-from rebalancer.lint.document import LintDocument, LintFinding
+from rebalancer.lint.document import InputError, LintDocument, LintFinding
 from rebalancer.lint.finding import Rule, Severity
 
 _SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
@@ -16,11 +16,25 @@ def sarif(document: LintDocument) -> Mapping[str, Any]:
     """Return the log of one run."""
     rules = [{"id": rule, "shortDescription": {"text": rule.meaning}} for rule in Rule]
     driver = {"name": "rebalancer lint", "version": __version__, "rules": rules}
-    return {
-        "$schema": _SCHEMA,
-        "version": "2.1.0",
-        "runs": [{"tool": {"driver": driver}, "results": [*_results(document.findings)]}],
+    run = {
+        "tool": {"driver": driver},
+        "invocations": [_invocation(document.errors)],
+        "results": [*_results(document.findings)],
     }
+    return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
+
+
+def _invocation(errors: Sequence[InputError]) -> Mapping[str, Any]:
+    """Return whether everything was read, and a notification for each file that was not."""
+    notifications = [
+        {
+            "level": "error",
+            "message": {"text": error.message},
+            "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(error.file)}}}],
+        }
+        for error in errors
+    ]
+    return {"executionSuccessful": not errors, "toolExecutionNotifications": notifications}
 
 
 def _results(findings: Iterable[LintFinding]) -> Iterable[Mapping[str, Any]]:

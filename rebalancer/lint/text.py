@@ -14,10 +14,10 @@ from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_line
 _STYLES: Final = {Severity.ERROR: Style.BAD, Severity.WARNING: Style.CAUTION, Severity.INFO: Style.QUIET}
 
 
-def lint_text(document: LintDocument, layout: TextLayout = PLAIN) -> str:
-    """Show the findings in their order, then how many there are of each severity."""
+def lint_text(document: LintDocument, layout: TextLayout = PLAIN, consequence: str = "") -> str:
+    """Show the findings in their order, then how many there are of each severity; `consequence` follows that."""
     lines = [line for one in document.findings for line in _lines(one, layout)]
-    return join_lines([*lines, *layout.wrap(_summary(document))])
+    return join_lines([*lines, *layout.wrap(" ".join(filter(None, [_summary(document), consequence])))])
 
 
 def _lines(found: LintFinding, layout: TextLayout) -> Iterator[str]:
@@ -39,7 +39,8 @@ def _change(operation: PatchOperation) -> str:
 def _summary(document: LintDocument) -> str:
     number = Counter(one.severity for one in document.findings)
     found = ", ".join(_counted(number[one], one) for one in Severity if number[one]) or "nothing found"
-    return f"{plural(document.objects, 'object')} in {plural(document.files, 'file')}: {found}."
+    unread = f"; {plural(len(document.errors), 'file')} not read" if document.errors else ""
+    return f"{plural(document.objects, 'object')} in {plural(document.files, 'file')}: {found}{unread}."
 
 
 def _counted(number: int, severity: Severity) -> str:

@@ -91,6 +91,76 @@ def test_what_holds_no_manifest_is_refused(
     assert message in capsys.readouterr().err
 
 
+BINARY = b"kind: Deployment\nname: \xff\xfe"
+
+
+def two_files(tmp_path: Path, *flags: str) -> int:
+    """Lint a folder with a file that can be read, and one that cannot."""
+    (tmp_path / "binary.yaml").write_bytes(BINARY)
+    (tmp_path / "web.yaml").write_text(ERROR)
+    return main(["lint", str(tmp_path), *flags])
+
+
+def test_a_file_that_cannot_be_read_hides_nothing_of_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is named with the reason, and the exit code is that of bad input, whatever is found."""
+    assert two_files(tmp_path) == Exit.ERROR
+    printed = capsys.readouterr()
+    assert "[selector-misses-template]" in printed.out
+    assert printed.out.endswith("1 object in 1 file: 1 error; 1 file not read.\n")
+    assert f"{tmp_path}/binary.yaml is not UTF-8; expected YAML or JSON" in printed.err
+
+
+def test_documents_name_the_files_that_cannot_be_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """JSON in `errors`, SARIF as notifications of an invocation that did not succeed; findings are in both."""
+    why = {"file": f"{tmp_path}/binary.yaml", "message": f"{tmp_path}/binary.yaml is not UTF-8; expected YAML or JSON"}
+    assert two_files(tmp_path, "-o", "json") == Exit.ERROR
+    document = json.loads(capsys.readouterr().out)
+    assert (document["files"], document["errors"]) == (1, [why])
+    assert [one["rule"] for one in document["findings"]] == ["selector-misses-template"]
+    assert two_files(tmp_path, "-o", "sarif") == Exit.ERROR
+    (run,) = json.loads(capsys.readouterr().out)["runs"]
+    (invocation,) = run["invocations"]
+    (notification,) = invocation["toolExecutionNotifications"]
+    assert not invocation["executionSuccessful"]
+    assert (notification["level"], notification["message"]["text"]) == ("error", why["message"])
+    assert [one["ruleId"] for one in run["results"]] == ["selector-misses-template"]
+
+
+def test_a_kustomization_is_said_to_be_read_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Once, however many folders have one, with the command that lints what is deployed."""
+    for folder in ("base", "overlay"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "kustomization.yaml").write_text("kind: Kustomization\nresources: [web.yaml]\n")
+    (tmp_path / "base" / "web.yaml").write_text(NOTHING)
+    assert main(["lint", str(tmp_path)]) == Exit.FINE
+    assert capsys.readouterr().err == (
+        f"warning: {tmp_path}/base (and 1 other folder) has a kustomization: the files are read as they are. "
+        f"What is deployed is seen by: kustomize build {tmp_path}/base | rebalancer lint -\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("written", "flags", "said"),
+    [
+        (WARNING, [], True),
+        (WARNING, ["--fail-on", "never"], False),
+        (WARNING, ["--fail-on", "warning"], False),
+        (INFO, [], False),
+        (NOTHING, [], False),
+        (f"{WARNING}---\n{ERROR}", [], False),
+    ],
+)
+def test_warnings_that_do_not_fail_say_what_makes_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], written: str, flags: list[str], *, said: bool
+) -> None:
+    """In the last line, where nobody has chosen what to fail on."""
+    lint(tmp_path, written, *flags)
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.endswith("1 warning. No error, so the exit code is 0; with --fail-on warning it is 3.") == said
+
+
 def test_a_folder_without_manifests_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It is probably another folder that was meant."""
     assert main(["lint", str(tmp_path)]) == Exit.ERROR

@@ -63,10 +63,11 @@ def test_a_comment_turns_a_rule_off_for_its_document() -> None:
     """Within it, or right before it; not for the next one."""
     comment = "# rebalancer-lint: ignore=rollout-wedges there are spare nodes\n"
     document = dedent(WEDGED)
+    other = document.replace("name: web\nspec", "name: api\nspec")
     assert rows(f"{comment}{document}") == []
     assert rows(document.replace("spec:\n  replicas", f"spec: {comment}  replicas")) == []
-    assert [rule for _, rule in rows(f"{comment}{document}---{document}")] == [Rule.ROLLOUT_WEDGES]
-    assert [rule for _, rule in rows(f"{document}---\n{comment}{document}")] == [Rule.ROLLOUT_WEDGES]
+    assert [rule for _, rule in rows(f"{comment}{document}---{other}")] == [Rule.ROLLOUT_WEDGES]
+    assert [rule for _, rule in rows(f"{document}---\n{comment}{other}")] == [Rule.ROLLOUT_WEDGES]
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,8 @@ def test_every_kind_with_a_pod_template_is_read(kind: str, body: dict[str, objec
 def test_what_the_api_server_would_refuse_is_said_with_its_field() -> None:
     """The other objects of the file are looked at all the same."""
     bad = text(deployment(topologySpreadConstraints=[{"maxSkew": 1, "topologyKey": "zone"}]))
-    found = lint(manifests(f"{bad}---\n{text(deployment(affinity=affinity(apart=[term()])))}"))
+    other = deployment(affinity=affinity(apart=[term()])) | {"metadata": {"name": "api", "namespace": "shop"}}
+    found = lint(manifests(f"{bad}---\n{text(other)}"))
     assert [one.rule for one in found] == [Rule.UNREADABLE, Rule.ROLLOUT_WEDGES]
     assert "whenUnsatisfiable" in found[0].message
     assert found[0].message.endswith(": the API server refuses it")
