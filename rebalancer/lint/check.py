@@ -12,6 +12,7 @@ from rebalancer.lint.evictions import check_evictions
 from rebalancer.lint.finding import Finding, Rule, Severity, sort_findings
 from rebalancer.lint.ground import Ground
 from rebalancer.lint.keys import check_keys
+from rebalancer.lint.label_keys import check_label_keys
 from rebalancer.lint.limit_rules import check_limits
 from rebalancer.lint.manifest import ROOT, Manifest, Manifests
 from rebalancer.lint.others import check_others
@@ -28,6 +29,7 @@ _ALWAYS: Final[Sequence[Callable[[Manifest], Iterator[Finding]]]] = (
     check_refusals,
     check_selectors,
     check_constraints,
+    check_label_keys,
 )
 """What follows from one manifest alone."""
 

@@ -103,6 +103,9 @@ def _skewed(manifest: Manifest, update: RollingUpdate) -> Iterator[Finding]:
         if skew is None or skew <= constraint.max_skew:
             continue
         at = (*manifest.template, "spec", "topologySpreadConstraints", number)
+        keys = [*constraint.match_label_keys, TEMPLATE_HASH]
+        selector = constraint.selector
+        is_named = selector is not None and TEMPLATE_HASH in {one.key for one in selector.requirements}
         yield Finding(
             rule=Rule.MISSING_MATCH_LABEL_KEYS,
             severity=Severity.INFO,
@@ -111,11 +114,11 @@ def _skewed(manifest: Manifest, update: RollingUpdate) -> Iterator[Finding]:
             message=f"while a rolling update goes on, the constraint over {constraint.topology_key} counts old pods "
             f"and new ones together: over three domains it can end with a skew of {skew}, where maxSkew is "
             f"{constraint.max_skew}",
-            patch=set_field(manifest, (*at, "matchLabelKeys"), [*constraint.match_label_keys, TEMPLATE_HASH]),
+            patch=() if is_named else set_field(manifest, (*at, "matchLabelKeys"), keys),
         )
 
 
 def _counts_all_revisions(constraint: SpreadConstraint, labels: dict[str, str]) -> bool:
     hard = constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
-    counts = constraint.selector is not None and constraint.selector.matches(labels)
+    counts = constraint.selector is not None and constraint.selector.matches({**labels, TEMPLATE_HASH: ""})
     return hard and counts and not splits_revisions(constraint.match_label_keys)

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rebalancer.lint.finding import Finding, Operation, Rule, Severity, set_field
+from rebalancer.lint.label_keys import drop_keys, find_in_both
 from rebalancer.lint.manifest import Manifest
 from rebalancer.model.labels import LabelSelector
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
@@ -42,12 +43,11 @@ def _spread_finding(
     what = "has no labelSelector, so it counts no pods" if constraint.selector is None else _counted(labels)
     hard = constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
     effect = "it spreads nothing, and other pods decide where these may go" if hard else "it spreads nothing"
-    own = manifest.find(("spec", "selector"))
+    wanted = manifest.find(("spec", "selector")) if _selects(manifest, labels) else {"matchLabels": dict(labels)}
     patch: tuple[Operation, ...] = ()
-    if _selects(manifest, labels):
-        patch = set_field(manifest, field, own)
-    elif labels:
-        patch = set_field(manifest, field, {"matchLabels": dict(labels)})
+    if labels:
+        in_both = find_in_both(manifest, at, wanted)
+        patch = (*set_field(manifest, field, wanted), *drop_keys(manifest, at, in_both))
     return Finding(
         rule=Rule.SPREAD_MISSES_PODS,
         severity=Severity.WARNING,

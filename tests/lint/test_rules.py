@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rebalancer.lint.finding import Rule, Severity
+from rebalancer.lint.finding import Finding, Rule, Severity
 from tests.lint.build import HOST, OWN, ZONE, affinity, budget, deployment, findings, found, patched, spread, term
 
 NO_SURGE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
@@ -47,6 +47,31 @@ WRONG: list[tuple[Rule, Severity, Mapping[str, Any], str]] = [
         Severity.ERROR,
         budget(minAvailable=1, maxUnavailable=1),
         "minAvailable and maxUnavailable exclude each other: the API server refuses it",
+    ),
+    (
+        Rule.REFUSED_VALUE,
+        Severity.ERROR,
+        deployment(topologySpreadConstraints=[spread(matchLabelKeys=["app", "pod-template-hash"])]),
+        "app is in both matchLabelKeys and labelSelector: the API server refuses its pods",
+    ),
+    (
+        Rule.REFUSED_VALUE,
+        Severity.ERROR,
+        deployment(
+            topologySpreadConstraints=[
+                spread(
+                    labelSelector={**OWN, "matchExpressions": [{"key": "pod-template-hash", "operator": "Exists"}]},
+                    matchLabelKeys=["pod-template-hash"],
+                )
+            ]
+        ),
+        "pod-template-hash is in both matchLabelKeys and labelSelector: the API server refuses its pods",
+    ),
+    (
+        Rule.REFUSED_VALUE,
+        Severity.ERROR,
+        deployment(1, affinity=affinity(apart=[term(matchLabelKeys=["app"])])),
+        "app is in both matchLabelKeys and labelSelector: the API server refuses its pods",
     ),
     (
         Rule.SELECTOR_MISSES_TEMPLATE,
@@ -186,6 +211,21 @@ RIGHT: list[tuple[Rule, Mapping[str, Any]]] = [
     (Rule.REFUSED_VALUE, deployment(strategy={"rollingUpdate": {"maxSurge": 0}})),
     (Rule.REFUSED_VALUE, deployment(0, strategy={"type": "Recreate"})),
     (Rule.REFUSED_VALUE, budget(maxUnavailable="100%")),
+    (
+        Rule.REFUSED_VALUE,
+        deployment(
+            labels={"app": "web", "version": "7"},
+            topologySpreadConstraints=[spread(matchLabelKeys=["version", "pod-template-hash"])],
+        ),
+    ),
+    (
+        Rule.REFUSED_VALUE,
+        deployment(
+            topologySpreadConstraints=[
+                spread(labelSelector={"matchLabels": {"app": "web", "color": "red"}}, matchLabelKeys=["color"])
+            ]
+        ),
+    ),
     (Rule.SPREAD_MISSES_PODS, deployment(topologySpreadConstraints=[spread()])),
     (Rule.MISSPELT_KEY, deployment(topologySpreadConstraints=[spread("topology.kubernetes.io/rack")])),
     (Rule.MISSPELT_KEY, deployment(topologySpreadConstraints=[spread("topology.ebs.csi.aws.com/zone")])),
@@ -302,3 +342,26 @@ def test_the_spread_constraint_gets_the_workloads_own_selector() -> None:
         deployment(labels=labels, topologySpreadConstraints=[spread(labelSelector=OTHERS)]),
     )
     assert [operation.value for operation in one.patch] == [OWN]
+
+
+def test_no_patch_puts_a_key_into_both_the_selector_and_match_label_keys() -> None:
+    """Where the selector that a constraint lacks names one of its matchLabelKeys, that goes."""
+    made = deployment(
+        topologySpreadConstraints=[spread(labelSelector=OTHERS, matchLabelKeys=["app", "pod-template-hash"])]
+    )
+    (one,) = found(Rule.SPREAD_MISSES_PODS, made)
+    (constraint,) = patched(made, one)["spec"]["template"]["spec"]["topologySpreadConstraints"]
+    assert (constraint["labelSelector"], constraint["matchLabelKeys"]) == (OWN, ["pod-template-hash"])
+    assert found(Rule.REFUSED_VALUE, patched(made, one)) == []
+
+
+def test_a_selector_that_names_the_revision_gets_no_match_label_keys() -> None:
+    """The API server would refuse the pods for the pair; where it selects no new pod, nothing is said at all."""
+
+    def skewed(operator: str) -> list[Finding]:
+        only = {**OWN, "matchExpressions": [{"key": "pod-template-hash", "operator": operator}]}
+        made = deployment(6, topologySpreadConstraints=[spread(labelSelector=only)])
+        return found(Rule.MISSING_MATCH_LABEL_KEYS, made)
+
+    assert [one.patch for one in skewed("Exists")] == [()]
+    assert skewed("DoesNotExist") == []
