@@ -10,7 +10,8 @@ from rebalancer.model.nodes import HOSTNAME
 
 def check_anti_affinity(manifest: Manifest) -> Iterator[Finding]:
     """Yield terms over larger domains than nodes, with the number of domains that all replicas need."""
-    replicas = manifest.replicas
+    replicas = manifest.sizes[-1]
+    which = "" if replicas == manifest.replicas else ", as many as its autoscaler may choose,"
     for path, term in own_terms(manifest, apart=True):
         if replicas > 1 and term.topology_key != HOSTNAME:
             yield Finding(
@@ -19,5 +20,5 @@ def check_anti_affinity(manifest: Manifest) -> Iterator[Finding]:
                 manifest=manifest,
                 path=path,
                 message=f"required anti-affinity over {term.topology_key} allows one pod in each domain: "
-                f"{replicas} replicas need {replicas} of them",
+                f"{replicas} replicas{which} need {replicas} of them",
             )

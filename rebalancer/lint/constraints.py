@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 
 from rebalancer.lint.finding import Finding, Operation, Rule, Severity
 from rebalancer.lint.manifest import Manifest, Path
-from rebalancer.lint.terms import own_terms
+from rebalancer.lint.shortage import find_shortage
+from rebalancer.lint.terms import TEMPLATE_HASH, own_terms
 from rebalancer.model.labels import Operator
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsatisfiable
@@ -35,6 +36,7 @@ def check_constraints(manifest: Manifest) -> Iterator[Finding]:
         if hard:
             yield from _pinned(manifest, path, constraint)
     yield from _together_and_apart(manifest, at, spread)
+    yield from _too_few_domains(manifest)
 
 
 def _duplicates(manifest: Manifest, at: Path, spread: Sequence[SpreadConstraint]) -> Iterator[Finding]:
@@ -62,17 +64,16 @@ def _pinned(manifest: Manifest, path: Path, constraint: SpreadConstraint) -> Ite
     least = constraint.min_domains or 1
     if admitted is None or admitted >= least or constraint.node_affinity_policy is not InclusionPolicy.HONOR:
         return
-    most = admitted * constraint.max_skew
-    replicas = manifest.replicas
-    if replicas <= most or not _counts_itself(manifest, constraint):
+    shortage = find_shortage(manifest, admitted * constraint.max_skew)
+    if shortage is None or not _counts_itself(manifest, constraint):
         return
     yield Finding(
         rule=Rule.CONTRADICTORY_CONSTRAINTS,
-        severity=Severity.ERROR,
+        severity=shortage.severity,
         manifest=manifest,
         path=(*path, "minDomains"),
-        message=f"minDomains: {least}, and the pods' node selector admits {plural(admitted, 'domain')} of "
-        f"{constraint.topology_key}: the others count as empty, so that {most} of {replicas} pods find a node",
+        message=f"minDomains asks for {plural(least, 'domain')} of {constraint.topology_key}, and the pods' node "
+        f"selector admits {admitted}, each with at most maxSkew ({constraint.max_skew}) pods: {shortage.message}",
         patch=(Operation("replace", (*path, "minDomains"), admitted),) if admitted else (),
     )
 
@@ -101,34 +102,55 @@ def _admitted_values(manifest: Manifest, key: str) -> int | None:
     return len(values)
 
 
+def _too_few_domains(manifest: Manifest) -> Iterator[Finding]:
+    """Yield required anti-affinity over fewer domains than there are pods, since the node selector names so few."""
+    assert manifest.workload is not None
+    assert manifest.workload.template is not None
+    labels = manifest.workload.template.labels
+    for path, term in own_terms(manifest, apart=True):
+        admitted = _admitted_values(manifest, term.topology_key)
+        shortage = find_shortage(manifest, admitted) if admitted is not None else None
+        # A key of which each pod may have its own value, such as its ordinal, separates none of them.
+        if shortage is not None and labels.keys() | {TEMPLATE_HASH} >= set(term.match_label_keys):
+            yield Finding(
+                rule=Rule.CONTRADICTORY_CONSTRAINTS,
+                severity=shortage.severity,
+                manifest=manifest,
+                path=path,
+                message=f"required podAntiAffinity allows one pod in each domain of {term.topology_key}, and the pods' "
+                f"node selector admits {admitted}: {shortage.message}",
+            )
+
+
 def _together_and_apart(manifest: Manifest, at: Path, spread: Sequence[SpreadConstraint]) -> Iterator[Finding]:
     """Yield rules that keep the template's own pods both in one domain and out of it."""
-    replicas = manifest.replicas
     apart = {term.topology_key: path for path, term in own_terms(manifest, apart=True)}
     for path, term in own_terms(manifest, apart=False):
         key = term.topology_key
         against = apart.get(key)
-        if against is not None and replicas > 1:
+        shortage = find_shortage(manifest, 1)
+        if against is not None and shortage is not None:
             yield Finding(
                 rule=Rule.CONTRADICTORY_CONSTRAINTS,
-                severity=Severity.ERROR,
+                severity=shortage.severity,
                 manifest=manifest,
                 path=path,
                 message=f"required podAffinity keeps the pods in one domain of {key}, and required podAntiAffinity "
-                f"(line {manifest.find_line(against)}) keeps them apart there: 1 of {replicas} pods finds a node",
+                f"(line {manifest.find_line(against)}) keeps them apart there: {shortage.message}",
                 patch=(Operation("remove", path),),
             )
         for number, constraint in enumerate(spread):
             hard = constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
-            if hard and constraint.topology_key == key and replicas > constraint.max_skew:
+            shortage = find_shortage(manifest, constraint.max_skew)
+            if hard and constraint.topology_key == key and shortage is not None:
                 yield Finding(
                     rule=Rule.CONTRADICTORY_CONSTRAINTS,
-                    severity=Severity.ERROR if (constraint.min_domains or 1) > 1 else Severity.WARNING,
+                    severity=shortage.severity if (constraint.min_domains or 1) > 1 else Severity.WARNING,
                     manifest=manifest,
                     path=path,
                     message=f"required podAffinity keeps the pods in one domain of {key}, and a hard constraint (line "
                     f"{manifest.find_line((*at, number))}) allows {constraint.max_skew} more there than in another "
-                    f"{_domain(key)}: with two of these {constraint.max_skew} of {replicas} pods find a node",
+                    f"{_domain(key)}: with two of these {shortage.message}",
                     patch=(Operation("remove", (*at, number)),),
                 )
 

@@ -22,7 +22,8 @@ class Manifest:
 
     `value` is it as written, `find_line` returns the line of a field, or of the nearest one around it that is written.
     `ignores` are the names of rules that comments in it turn off. `template` is the path of its pod template.
-    `workload`, `budget` and `autoscaler` are what it is, as the model has it, None of other kinds; `problem` says why a
+    `workload`, `budget` and `autoscaler` are what it is, as the model has it, None of other kinds. `most` is the
+    largest number of replicas that an autoscaler among the manifests chooses, None without one. `problem` says why a
     document, or an object of such a kind, cannot be read.
     """
 
@@ -38,6 +39,7 @@ class Manifest:
     workload: Workload | None = None
     budget: DisruptionBudget | None = None
     autoscaler: Autoscaler | None = None
+    most: int | None = None
     problem: str = ""
 
     @property
@@ -63,6 +65,16 @@ class Manifest:
         """How many pods it wants: 1 of a workload that does not say so, as the API server takes it."""
         return self.workload.replicas if self.workload is not None else 0
 
+    @property
+    def sizes(self) -> range:
+        """The numbers of pods that it may want: those that an autoscaler may choose, else one alone."""
+        return range(self.replicas, max(self.replicas, self.most or self.replicas) + 1)
+
+    def at_size(self, replicas: int) -> Self:
+        """Return the same manifest with another number of replicas."""
+        assert self.workload is not None
+        return replace(self, workload=structs.replace(self.workload, replicas=replicas))
+
 
 @dataclass(frozen=True)
 class Manifests:
@@ -72,10 +84,10 @@ class Manifests:
 
     @classmethod
     def of(cls, read: Iterable[Manifest]) -> Self:
-        """Return manifests; one that an autoscaler scales has at least the least that this allows."""
+        """Return manifests; one that an autoscaler scales has at least the least that this allows, and its most."""
         every = tuple(read)
         scaled = {_target(one.autoscaler, one.namespace): one.autoscaler for one in every if one.autoscaler is not None}
-        return cls(tuple(_with_least(one, scaled.get((one.namespace, one.kind, one.name))) for one in every))
+        return cls(tuple(_with_sizes(one, scaled.get((one.namespace, one.kind, one.name))) for one in every))
 
     @cached_property
     def most(self) -> Mapping[tuple[str, str, str], int]:
@@ -101,9 +113,9 @@ def _target(autoscaler: Autoscaler, namespace: str) -> tuple[str, str, str]:
     return namespace, autoscaler.target_kind, autoscaler.target_name
 
 
-def _with_least(manifest: Manifest, autoscaler: Autoscaler | None) -> Manifest:
+def _with_sizes(manifest: Manifest, autoscaler: Autoscaler | None) -> Manifest:
     if autoscaler is None or manifest.workload is None or not manifest.workload.replicas:  # 0 turns it off
         return manifest
     written = manifest.workload.replicas if manifest.find(("spec", "replicas")) is not None else 0
     replicas = max(written, autoscaler.min_replicas)
-    return replace(manifest, workload=structs.replace(manifest.workload, replicas=replicas))
+    return replace(manifest.at_size(replicas), most=autoscaler.max_replicas)

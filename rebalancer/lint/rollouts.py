@@ -23,17 +23,28 @@ def check_rollouts(manifest: Manifest, ground: Ground | None = None) -> Iterator
     update = read_rolling_update(manifest)
     if update is None or not manifest.replicas:
         return
-    yield from _wedged(manifest, update, ground)
+    worst = manifest if ground is not None else _find_wedged_size(manifest)
+    yield from _wedged(manifest, worst, update, ground)
     if ground is not None:
         yield from _first_step(manifest, update, ground)
-    yield from _skewed(manifest, update)
+    yield from _skewed(manifest)
 
 
-def _wedged(manifest: Manifest, update: RollingUpdate, ground: Ground | None) -> Iterator[Finding]:
-    """Yield anti-affinity that needs a domain more than there are replicas while nothing may be taken away."""
+def _find_wedged_size(manifest: Manifest) -> Manifest:
+    """Return a manifest at the largest size at which nothing may be taken away, which needs the most domains."""
+    sizes = map(manifest.at_size, reversed(manifest.sizes))
+    return next((one for one in sizes if (update := read_rolling_update(one)) and not update.unavailable), manifest)
+
+
+def _wedged(manifest: Manifest, worst: Manifest, update: RollingUpdate, ground: Ground | None) -> Iterator[Finding]:
+    """Yield anti-affinity that needs a domain more than there are replicas while nothing may be taken away.
+
+    `worst` is the manifest at the size that is looked at.
+    """
     if update.unavailable:
         return
-    replicas = manifest.replicas
+    replicas = worst.replicas
+    chosen = "" if replicas == manifest.replicas else ", which its autoscaler may choose,"
     for path, term in own_terms(manifest, apart=True):
         if splits_revisions(term.match_label_keys):
             continue
@@ -47,8 +58,8 @@ def _wedged(manifest: Manifest, update: RollingUpdate, ground: Ground | None) ->
             severity=Severity.WARNING if there is None else Severity.ERROR,
             manifest=manifest,
             path=path,
-            message=f"a rolling update of {plural(replicas, 'replica')} begins with one pod more, since "
-            f"{_unavailable(manifest)}, and required anti-affinity over {term.topology_key} keeps it off the "
+            message=f"a rolling update of {plural(replicas, 'replica')}{chosen} begins with one pod more, since "
+            f"{_unavailable(worst)}, and required anti-affinity over {term.topology_key} keeps it off the "
             f"{plural(replicas, noun)} of the others: it proceeds from {replicas + 1} {noun}s on, and waits for ever "
             f"{fewer}",
             patch=_allow_one(manifest, update, ground) if there in {None, replicas} else (),
@@ -91,7 +102,7 @@ def _unavailable(manifest: Manifest) -> str:
     return f"maxUnavailable is {written}"
 
 
-def _skewed(manifest: Manifest, update: RollingUpdate) -> Iterator[Finding]:
+def _skewed(manifest: Manifest) -> Iterator[Finding]:
     """Yield hard constraints that count old pods while new ones are placed."""
     workload = manifest.workload
     if workload is None or workload.template is None or manifest.template is None:
@@ -99,11 +110,12 @@ def _skewed(manifest: Manifest, update: RollingUpdate) -> Iterator[Finding]:
     for number, constraint in enumerate(workload.template.spec.spread):
         if not _counts_all_revisions(constraint, workload.template.labels):
             continue
-        skew = find_rollout_skew(manifest.replicas, update.surge, update.unavailable, constraint.max_skew)
-        if skew is None or skew <= constraint.max_skew:
+        skew, size = _find_worst_skew(manifest, constraint.max_skew)
+        if skew <= constraint.max_skew:
             continue
         at = (*manifest.template, "spec", "topologySpreadConstraints", number)
         keys = [*constraint.match_label_keys, TEMPLATE_HASH]
+        chosen = "" if size == manifest.replicas else f", with {size} replicas, which its autoscaler may choose"
         selector = constraint.selector
         is_named = selector is not None and TEMPLATE_HASH in {one.key for one in selector.requirements}
         yield Finding(
@@ -113,9 +125,22 @@ def _skewed(manifest: Manifest, update: RollingUpdate) -> Iterator[Finding]:
             path=at,
             message=f"while a rolling update goes on, the constraint over {constraint.topology_key} counts old pods "
             f"and new ones together: over three domains it can end with a skew of {skew}, where maxSkew is "
-            f"{constraint.max_skew}",
+            f"{constraint.max_skew}{chosen}",
             patch=() if is_named else set_field(manifest, (*at, "matchLabelKeys"), keys),
         )
+
+
+def _find_worst_skew(manifest: Manifest, max_skew: int) -> tuple[int, int]:
+    """Return the largest skew that a rolling update leaves at a size that is searched, and the smallest such size."""
+    worst = 0, manifest.replicas
+    for size in manifest.sizes:
+        update = read_rolling_update(manifest.at_size(size))
+        assert update is not None
+        skew = find_rollout_skew(size, update.surge, update.unavailable, max_skew)
+        if skew is None:
+            break
+        worst = max(worst, (skew, size), key=lambda one: one[0])
+    return worst
 
 
 def _counts_all_revisions(constraint: SpreadConstraint, labels: dict[str, str]) -> bool:

@@ -73,11 +73,27 @@ class ClosedBySpread(Fact):
         return f"maxSkew {self.max_skew} over {short_key(self.key)}: {more}, {emptiest}{way}"
 
 
+class BelowMinDomains(Fact):
+    """There are fewer domains than minDomains: the global minimum is 0 as long as that is so."""
+
+    key: str
+    max_skew: int
+    min_domains: int
+    domains: int
+
+    def __str__(self) -> str:
+        there = "is" if self.domains == 1 else "are"
+        return (
+            f"minDomains asks for {plural(self.min_domains, 'domain')} of {short_key(self.key)}, and {self.domains} "
+            f"{there} there, each with at most maxSkew ({self.max_skew}) pods"
+        )
+
+
 class NoNodeHasRoom(Fact):
     """No node admits a further pod; `rejected` says how many for which reason, `spread` what a constraint counts."""
 
     rejected: str
-    spread: ClosedBySpread | None = None
+    spread: ClosedBySpread | BelowMinDomains | None = None
 
     def __str__(self) -> str:
         return f"{self.rejected}{f': {self.spread}' if self.spread is not None else ''}"
@@ -123,7 +139,7 @@ class Reasons:
             return closed
         return NoNodeHasRoom(describe_rejections(len(nodes), count_rejections(rejected)), closed)
 
-    def _find_closed(self, pod: Pod, view: View) -> ClosedBySpread | None:
+    def _find_closed(self, pod: Pod, view: View) -> ClosedBySpread | BelowMinDomains | None:
         """Return the first constraint that closes a domain."""
         for constraint in constraints_of(pod, view).hard:
             counted = counts(constraint, pod, view)
@@ -132,8 +148,11 @@ class Reasons:
                 return self._describe(counted, closed)
         return None
 
-    def _describe(self, counted: Counts, closed: Sequence[str]) -> ClosedBySpread:
+    def _describe(self, counted: Counts, closed: Sequence[str]) -> ClosedBySpread | BelowMinDomains:
         constraint, held = counted.constraint, counted.by_domain
+        if counted.floor_at_zero:
+            there = counted.eligible.there
+            return BelowMinDomains(constraint.key, constraint.max_skew, constraint.min_domains, there)
         least = min(held, key=lambda value: (held[value], value))
         lost = held.domains[least] <= self._loss.nodes
         empty = ("drained" if self._loss.drained else "lost") if lost else ""

@@ -72,6 +72,17 @@ def budget(name: str = "web", **spec: Any) -> dict[str, Any]:
     }
 
 
+def autoscaler(least: int, most: int) -> dict[str, Any]:
+    """Return a HorizontalPodAutoscaler of the Deployment `shop/web`."""
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
+    return {
+        "apiVersion": "autoscaling/v2",
+        "kind": "HorizontalPodAutoscaler",
+        "metadata": {"name": "web", "namespace": "shop"},
+        "spec": {"scaleTargetRef": target, "minReplicas": least, "maxReplicas": most},
+    }
+
+
 def as_written(snapshot: Snapshot, made: Mapping[str, Any]) -> Snapshot:
     """Return a cluster in which the workload of a manifest has that template's spec already: it is no rollout."""
     (manifest,) = manifests(text(made)).workloads

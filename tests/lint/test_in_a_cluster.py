@@ -14,7 +14,7 @@ from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.simulator import ClusterBuilder
-from tests.lint.build import HOST, ZONE, affinity, budget, deployment, manifests, spread, term, text
+from tests.lint.build import HOST, ZONE, affinity, autoscaler, budget, deployment, manifests, spread, term, text
 
 NO_SURGE = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 
@@ -51,6 +51,18 @@ PLACEMENT = (Rule.NO_PLACEMENT, Rule.MISSING_DOMAINS, Rule.NOT_WITHOUT_A_ZONE)
         (
             deployment(4, affinity=affinity(apart=[term()])),
             [("error", "at most 3 of 4 pods find a node: of 3 nodes 3 are ruled out by its anti-affinity")],
+        ),
+        (
+            deployment(9, topologySpreadConstraints=[spread(minDomains=5)]),
+            [
+                (
+                    "error",
+                    (
+                        "at most 3 of 9 pods find a node: minDomains asks for 5 domains of zone, and 3 are there, each "
+                        "with at most maxSkew (1) pods"
+                    ),
+                )
+            ],
         ),
         (
             deployment(3, containers=cpu("20")),
@@ -130,16 +142,6 @@ def test_a_rollout_whose_first_pod_finds_no_room() -> None:
     ]
     freeing = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}
     assert said(findings(full, deployment(containers=cpu("10"), strategy=freeing)), Rule.ROLLOUT_WEDGES) == []
-
-
-def autoscaler(least: int, most: int) -> dict[str, Any]:
-    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-    return {
-        "apiVersion": "autoscaling/v2",
-        "kind": "HorizontalPodAutoscaler",
-        "metadata": {"name": "web", "namespace": "shop"},
-        "spec": {"scaleTargetRef": target, "minReplicas": least, "maxReplicas": most},
-    }
 
 
 @pytest.mark.parametrize(

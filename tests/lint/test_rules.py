@@ -132,8 +132,8 @@ WRONG: list[tuple[Rule, Severity, Mapping[str, Any], str]] = [
         Severity.ERROR,
         deployment(nodeSelector={ZONE: "a"}, topologySpreadConstraints=[spread(minDomains=2)]),
         (
-            f"minDomains: 2, and the pods' node selector admits 1 domain of {ZONE}: the others count as empty, so that "
-            "1 of 3 pods find a node"
+            f"minDomains asks for 2 domains of {ZONE}, and the pods' node selector admits 1, each with at most maxSkew "
+            "(1) pods: 1 of 3 pods finds a node"
         ),
     ),
     (
@@ -151,7 +151,7 @@ WRONG: list[tuple[Rule, Severity, Mapping[str, Any], str]] = [
         deployment(affinity=affinity(together=[term(ZONE)]), topologySpreadConstraints=[spread()]),
         (
             f"required podAffinity keeps the pods in one domain of {ZONE}, and a hard constraint (line 29) allows 1 "
-            "more there than in another domain: with two of these 1 of 3 pods find a node"
+            "more there than in another domain: with two of these 1 of 3 pods finds a node"
         ),
     ),
     (

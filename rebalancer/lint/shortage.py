@@ -1,0 +1,29 @@
+"""How many pods of a manifest find a node where its rules admit so many at most, of each size that it may have.
+
+An autoscaler among the manifests may choose any size up to its maxReplicas: the largest lacks the most nodes.
+"""
+
+from typing import NamedTuple
+
+from rebalancer.lint.finding import Severity
+from rebalancer.lint.manifest import Manifest
+from rebalancer.model.words import plural
+
+
+class Shortage(NamedTuple):
+    """That not all pods find a node: an error of the least number of replicas, a warning of what may be chosen."""
+
+    severity: Severity
+    message: str
+
+
+def find_shortage(manifest: Manifest, most: int) -> Shortage | None:
+    """Return that `most` pods of more find a node; None where that is enough at every size."""
+    finds = "finds" if most == 1 else "find"
+    if manifest.replicas > most:
+        return Shortage(Severity.ERROR, f"{most} of {plural(manifest.replicas, 'pod')} {finds} a node")
+    largest = manifest.sizes[-1]
+    if largest > most:
+        text = f"{most} of the {plural(largest, 'pod')} that its autoscaler may choose {finds} a node"
+        return Shortage(Severity.WARNING, text)
+    return None
