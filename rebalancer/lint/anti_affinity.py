@@ -10,7 +10,7 @@ from rebalancer.model.nodes import HOSTNAME
 
 def check_anti_affinity(manifest: Manifest) -> Iterator[Finding]:
     """Yield terms over larger domains than nodes, with the number of domains that all replicas need."""
-    replicas = manifest.sizes[-1]
+    replicas = max(manifest.replicas, manifest.sizes[-1])
     which = "" if replicas == manifest.replicas else ", as many as its autoscaler may choose,"
     for path, term in own_terms(manifest, apart=True):
         if replicas > 1 and term.topology_key != HOSTNAME:

@@ -22,9 +22,9 @@ class Manifest:
 
     `value` is it as written, `find_line` returns the line of a field, or of the nearest one around it that is written.
     `ignores` are the names of rules that comments in it turn off. `template` is the path of its pod template.
-    `workload`, `budget` and `autoscaler` are what it is, as the model has it, None of other kinds. `most` is the
-    largest number of replicas that an autoscaler among the manifests chooses, None without one. `problem` says why a
-    document, or an object of such a kind, cannot be read.
+    `workload`, `budget` and `autoscaler` are what it is, as the model has it, None of other kinds. `chosen`
+    are the numbers of replicas that an autoscaler among the manifests may choose, None without one. `problem` says why
+    a document, or an object of such a kind, cannot be read.
     """
 
     file: str
@@ -39,7 +39,7 @@ class Manifest:
     workload: Workload | None = None
     budget: DisruptionBudget | None = None
     autoscaler: Autoscaler | None = None
-    most: int | None = None
+    chosen: range | None = None
     problem: str = ""
 
     @property
@@ -68,7 +68,7 @@ class Manifest:
     @property
     def sizes(self) -> range:
         """The numbers of pods that it may want: those that an autoscaler may choose, else one alone."""
-        return range(self.replicas, max(self.replicas, self.most or self.replicas) + 1)
+        return self.chosen or range(self.replicas, self.replicas + 1)
 
     def at_size(self, replicas: int) -> Self:
         """Return the same manifest with another number of replicas."""
@@ -84,7 +84,7 @@ class Manifests:
 
     @classmethod
     def of(cls, read: Iterable[Manifest]) -> Self:
-        """Return manifests; one that an autoscaler scales has at least the least that this allows, and its most."""
+        """Return manifests; one that an autoscaler scales has at least the least that this allows."""
         every = tuple(read)
         scaled = {_target(one.autoscaler, one.namespace): one.autoscaler for one in every if one.autoscaler is not None}
         return cls(tuple(_with_sizes(one, scaled.get((one.namespace, one.kind, one.name))) for one in every))
@@ -118,4 +118,5 @@ def _with_sizes(manifest: Manifest, autoscaler: Autoscaler | None) -> Manifest:
         return manifest
     written = manifest.workload.replicas if manifest.find(("spec", "replicas")) is not None else 0
     replicas = max(written, autoscaler.min_replicas)
-    return replace(manifest.at_size(replicas), most=autoscaler.max_replicas)
+    chosen = range(autoscaler.min_replicas, (autoscaler.max_replicas or 0) + 1)
+    return replace(manifest.at_size(replicas), chosen=chosen or None)

@@ -24,7 +24,7 @@ def check_rollouts(manifest: Manifest, ground: Ground | None = None) -> Iterator
     if update is None or not manifest.replicas:
         return
     worst = manifest if ground is not None else _find_wedged_size(manifest)
-    yield from _wedged(manifest, worst, update, ground)
+    yield from _wedged(manifest, worst, ground)
     if ground is not None:
         yield from _first_step(manifest, update, ground)
     yield from _skewed(manifest)
@@ -36,12 +36,13 @@ def _find_wedged_size(manifest: Manifest) -> Manifest:
     return next((one for one in sizes if (update := read_rolling_update(one)) and not update.unavailable), manifest)
 
 
-def _wedged(manifest: Manifest, worst: Manifest, update: RollingUpdate, ground: Ground | None) -> Iterator[Finding]:
+def _wedged(manifest: Manifest, worst: Manifest, ground: Ground | None) -> Iterator[Finding]:
     """Yield anti-affinity that needs a domain more than there are replicas while nothing may be taken away.
 
     `worst` is the manifest at the size that is looked at.
     """
-    if update.unavailable:
+    update = read_rolling_update(worst)
+    if update is None or update.unavailable:
         return
     replicas = worst.replicas
     chosen = "" if replicas == manifest.replicas else ", which its autoscaler may choose,"

@@ -89,14 +89,14 @@ def test_anti_affinity_says_how_many_domains_the_largest_size_needs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("strategy", "size"),
-    [(NO_SURGE, 8), ({"rollingUpdate": {}}, 3)],
+    ("written", "strategy", "size"),
+    [(2, NO_SURGE, 8), (2, {"rollingUpdate": {}}, 3), (6, {"rollingUpdate": {}}, 3)],
 )
 def test_a_rollout_wedges_at_the_largest_size_at_which_no_pod_may_be_missing(
-    strategy: dict[str, Any], size: int
+    written: int, strategy: dict[str, Any], size: int
 ) -> None:
     """A share that rounds down to none lets one be missing from four replicas on."""
-    made = deployment(2, affinity=affinity(apart=[term()]), strategy=strategy)
+    made = deployment(written, affinity=affinity(apart=[term()]), strategy=strategy)
     ((_, message),) = said(Rule.ROLLOUT_WEDGES, made, autoscaler(2, 8))
     assert message.startswith(f"a rolling update of {size} replicas, which its autoscaler may choose, begins with one")
     assert f"it proceeds from {size + 1} nodes on" in message
