@@ -114,11 +114,16 @@ def _suppose(args: argparse.Namespace) -> tuple[Manifests, Snapshot, Policy]:
     apart = larger if len(args.domains) > 1 else args.key
     spread = [] if args.zone_max_skew is None else [_constrain(larger, args.zone_max_skew)]
     written = "---\n".join(dump_yaml(_deployment(name, size, spread, args.group_size and apart)) for name in names)
-    read = [replace(one, find_line=lambda _: 1) for one in read_manifests(written, "suggest")]
+    chosen = range(size + 1)  # of all sizes up to this one it is said which have no placement
+    read = [replace(one, find_line=lambda _: 1, chosen=chosen) for one in read_manifests(written, "suggest")]
     limit = Limit(name="share", topology_key=args.key, max_share=args.limit)
     group = PolicyGroup(name="pods", selector=Selector(), group_by=(_APP,), limits=(limit,))
     policy = default_policy().model_copy(update={"groups": (group,)})
-    return Manifests.of(read), Snapshot(taken_at=_NEVER, nodes=tuple(_nodes(args.domains, args.key, larger))), policy
+    return (
+        Manifests(tuple(read)),
+        Snapshot(taken_at=_NEVER, nodes=tuple(_nodes(args.domains, args.key, larger))),
+        policy,
+    )
 
 
 def _deployment(name: str, replicas: int, spread: Sequence[Any], apart: str | None) -> dict[str, Any]:

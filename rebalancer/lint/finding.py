@@ -163,8 +163,8 @@ class Rule(StrEnum):
     SIZES_BEYOND_LIMIT = (
         "sizes-beyond-limit",
         (
-            "Some smaller numbers of pods have no placement within a limit of the policy and the constraint that "
-            "guarantees it: scaling through them violates the limit, or leaves pods without a node."
+            "Some numbers of pods that an autoscaler may choose, or the written one, have no placement within a limit "
+            "of the policy and the constraint that guarantees it: they violate the limit, or leave pods without a node."
         ),
     )
     SIZES_WITHOUT_PLACEMENT = (

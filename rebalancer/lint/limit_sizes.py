@@ -21,21 +21,22 @@ _MOST_SHOWN: Final = 12
 
 
 def check_sizes(covered: CoveredLimit, max_skew: int | None) -> Iterator[Finding]:
-    """Yield the sizes up to the wanted one that have no placement within a limit, and within the constraints alone.
+    """Yield the sizes without a placement: those that are chosen within a limit, all within the constraints alone.
 
     `max_skew` is that of the constraint over its domains that all the pods have, or should have.
     """
     cap = covered.cap
     if covered.domains is None or max_skew is None:
-        sizes = tuple(size for size in range(1, covered.pods + 1) if not cap.of(size))
+        sizes = tuple(size for size in covered.sizes if not cap.of(size))
         if sizes:
-            yield _beyond(covered, sizes, f"{covered.title} allows none of these numbers of pods in a domain")
+            yield _beyond(covered, sizes, f"of {show_sizes(sizes)} pods {covered.title} allows none in a domain")
         return
     domains = domains_of(covered, max_skew)
-    sizes = unattainable_sizes(covered.pods, cap, domains)
+    excluded = {*unattainable_sizes(covered.sizes[-1], cap, domains)}
+    sizes = tuple(size for size in covered.sizes if size in excluded)
     if sizes:
         both = f"both {covered.title} and {_constraints(covered, domains)}"
-        yield _beyond(covered, sizes, f"no placement of these numbers of pods satisfies {both}")
+        yield _beyond(covered, sizes, f"no placement of {show_sizes(sizes)} pods satisfies {both}")
     problem = size_problem(covered.pods, domains)
     impossible, unreachable = evaluate_sizes(problem)
     if not impossible and not unreachable:
@@ -59,13 +60,13 @@ def check_sizes(covered: CoveredLimit, max_skew: int | None) -> Iterator[Finding
             )
 
 
-def _beyond(covered: CoveredLimit, sizes: tuple[int, ...], why: str) -> Finding:
+def _beyond(covered: CoveredLimit, sizes: tuple[int, ...], message: str) -> Finding:
     return Finding(
         rule=Rule.SIZES_BEYOND_LIMIT,
         severity=Severity.INFO,
         manifest=covered.manifests[0],
         path=_REPLICAS,
-        message=f"{why}, up to {covered.pods}: {show_sizes(sizes)}",
+        message=message,
         sizes=sizes,
     )
 

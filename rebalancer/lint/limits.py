@@ -51,6 +51,13 @@ class CoveredLimit:
         return self.limit.total
 
     @property
+    def sizes(self) -> Sequence[int]:
+        """The numbers of pods that it may count: as many as there are, and those that autoscalers may choose."""
+        fixed = self.pods - sum(one.replicas for one in self.manifests)
+        least, most = (fixed + sum(one.sizes[at] for one in self.manifests) for at in (0, -1))
+        return sorted({self.pods, *range(max(1, least), most + 1)})
+
+    @property
     def most(self) -> int:
         """How many of them one domain may hold."""
         assert self.limit.cap is not None

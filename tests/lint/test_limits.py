@@ -18,7 +18,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Policy, Share, Topology, load_policy
 from rebalancer.simulator import ClusterBuilder
 from tests.drawing import examples
-from tests.lint.build import HOST, OWN, ZONE, affinity, deployment, manifests, patched, spread, term, text
+from tests.lint.build import HOST, OWN, ZONE, affinity, autoscaler, deployment, manifests, patched, spread, term, text
 
 SHARES = ["<1/3", "<=1/3", "<1/2", "<=1/2", "<=60%"]
 
@@ -150,7 +150,8 @@ def test_without_a_cluster_every_number_of_domains_agrees(share: str, pods: int,
 
 
 def test_the_messages_name_limit_numbers_and_the_way_out() -> None:
-    (warning, note) = found(limited('maxShare: "<1/3"'), web(10, None), cluster=nodes(2, 2, 2))
+    scaled = (web(10, None), autoscaler(1, 10))
+    (warning, note) = found(limited('maxShare: "<1/3"'), *scaled, cluster=nodes(2, 2, 2))
     assert warning.message == (
         f"limit g/l (maxShare <1/3) allows 3 of 10 pods in a domain of {HOST}, and no hard constraint guarantees it: "
         "one of 6 domains may hold 10. maxSkew 3 still allows 4, and guarantees it from 8 domains on; maxSkew 2 allows "
@@ -158,10 +159,9 @@ def test_the_messages_name_limit_numbers_and_the_way_out() -> None:
     )
     assert (note.severity, note.sizes) == (Severity.INFO, (1, 2, 3))
     assert note.message == (
-        f"no placement of these numbers of pods satisfies both limit g/l (maxShare <1/3) and maxSkew 2 over {HOST}, up "
-        "to 10: 1-3"
+        f"no placement of 1-3 pods satisfies both limit g/l (maxShare <1/3) and maxSkew 2 over {HOST}"
     )
-    (alone, _) = found(limited('maxShare: "<1/3"'), web(10, None))
+    (alone,) = found(limited('maxShare: "<1/3"'), web(10, None))
     assert alone.message.endswith(
         "10. maxSkew 3 guarantees it from 8 domains on; maxSkew 1 guarantees it from 4 domains on"
     )
@@ -318,12 +318,26 @@ def test_where_zones_differ_too_much_the_last_change_is_named() -> None:
     assert one.message.endswith("ScheduleAnyway: then each number has one")
 
 
+def test_sizes_that_nobody_chooses_are_not_listed() -> None:
+    """Without an autoscaler the written number alone counts, with one what it may choose, also more than is written."""
+    policy, cluster = limited('maxShare: "<=1/3"'), nodes(1, 1, 1)
+    assert of(Rule.SIZES_BEYOND_LIMIT, found(policy, web(60, 1), cluster=cluster)) == []
+    (note,) = of(Rule.SIZES_BEYOND_LIMIT, found(policy, web(6, 1), autoscaler(4, 8), cluster=cluster))
+    assert note.sizes == (4, 5, 7, 8)
+    (alone,) = of(Rule.SIZES_BEYOND_LIMIT, found(limited('maxShare: "<1/3"'), web(6, 1), autoscaler(2, 4)))
+    assert (alone.sizes, alone.message) == (
+        (2, 3),
+        "of 2-3 pods limit g/l (maxShare <1/3) allows none in a domain",
+    )
+
+
 def test_many_sizes_are_counted_and_listed_in_the_document() -> None:
     """With "<=1/3" over three nodes, all but the multiples of three."""
-    (note,) = of(Rule.SIZES_BEYOND_LIMIT, found(limited('maxShare: "<=1/3"'), web(60, 1), cluster=nodes(1, 1, 1)))
+    scaled = (web(60, 1), autoscaler(1, 60))
+    (note,) = of(Rule.SIZES_BEYOND_LIMIT, found(limited('maxShare: "<=1/3"'), *scaled, cluster=nodes(1, 1, 1)))
     assert note.sizes == tuple(size for size in range(1, 61) if size % 3)
-    assert note.message.endswith(
-        "1-2, 4-5, 7-8, 10-11, 13-14, 16-17, 19-20, 22-23, 25-26, 28-29, 31-32, 34-35 and 16 more"
+    assert note.message.startswith(
+        "no placement of 1-2, 4-5, 7-8, 10-11, 13-14, 16-17, 19-20, 22-23, 25-26, 28-29, 31-32, 34-35 and 16 more "
     )
 
 
