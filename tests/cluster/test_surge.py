@@ -2,19 +2,22 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 import yaml
 
+from benchmarks.comparison_page import table
 from rebalancer.model.deletion_costs import DELETION_COST
 from rebalancer.model.reasons import Reason
 from tests.cluster.controller import NAMESPACE, USER, Controller, install, policy
+from tests.cluster.surge_rivals import Cost, Meter, by_descheduler, by_eviction, by_restart, finish, rows
 from tests.cluster.surges import Lot, Seen, Spoiler, draw_lots, unreachable_lots, watch_pods
 from tests.cluster.test_observing import kubectl
 from tests.control_plane.api import wait_until
+from tests.control_plane.cleaning import Cleaner
 from tests.control_plane.layout import lay_out
 from tests.control_plane.plane import ControlPlane
 from tests.controller.simulated import skewed
@@ -135,6 +138,41 @@ def test_forty_drawn_deployments(cluster: ControlPlane, tmp_path: Path) -> None:
     assert endings["Done"] > len(lots)
     assert endings["TimedOut"] > 0
     assert len(repaired) > 30
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(2 * 3600)
+def test_the_same_states_repaired_in_four_ways(cluster: ControlPlane, tmp_path: Path) -> None:
+    """By surges, by evictions, by the descheduler and by `kubectl rollout restart`: no other misses no pod."""
+    lots = [*draw_lots(30, seed=2, most=MOST, pods=30), *unreachable_lots()]
+    cleaner = Cleaner(cluster.api)
+    ways: dict[str, Mapping[str, Cost]] = {}
+    for name, way in {
+        "Rebalancer, Surge": by_surge,
+        "Rebalancer, Evict": by_eviction,
+        "descheduler": by_descheduler,
+        "kubectl rollout restart": by_restart,
+    }.items():
+        lay_out(cluster, [part for lot in lots for part in lot.parts()], timeout=240)
+        mark = cluster.audit.mark()
+        with Meter(cluster.api, lots) as meter:
+            user = way(cluster, tmp_path, meter)
+        ways[name] = finish(cluster, meter, cluster.audit.evictions(user=user, since=mark) if user else ())
+        print(*(" ".join(row) for row in rows(lots, {name: ways[name]})), sep="; ", flush=True)
+        cleaner.clean()
+    print(table(("budget", "by", "pods that went", "429", "missing pod seconds", "repaired"), rows(lots, ways)))
+    surged = ways["Rebalancer, Surge"].values()
+    assert sum(cost.missing for cost in surged) == 0
+    assert sum(cost.refused for cost in surged) == 0
+    assert all(sum(cost.missing for cost in costs.values()) > 0 for way, costs in ways.items() if "Surge" not in way)
+
+
+def by_surge(plane: ControlPlane, folder: Path, meter: Meter) -> str:
+    """Let Rebalancer add pods first."""
+    install(plane, "base", "evict", "surge")
+    with Controller(plane, folder, surging()):
+        wait_until(lambda: is_done(plane, meter.lots), what="what is promised", timeout=1800, interval=1.0)
+    return USER
 
 
 def test_no_eviction_repairs_the_ten_for_certain() -> None:
