@@ -2,12 +2,21 @@
 
 from datetime import datetime, timedelta
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rebalancer.admission.surges import count_surges
 from rebalancer.admission.written import WholeApproval, Written
 from rebalancer.controller.state import ApprovalRead, PolicyLoaded
+from rebalancer.model.moves import NO_MEMORY
 from rebalancer.policy import Amount, Mode
 from rebalancer.simulator import HOSTNAME, ZONE
 from rebalancer.surge.record import Ending, Phase
+from rebalancer.surge.report import Ended, SurgeReport
+from rebalancer.tracking.backoff import find_backoff, record_failure
 from tests.build import a_cluster
+from tests.surge.build import START, a_surge, under_way
 from tests.surge.play import Play, Watched, surging
 
 TWO_WORKLOADS = ("cart", "web")
@@ -98,3 +107,24 @@ def test_what_was_taken_back_is_not_charged() -> None:
     standing = runner.state.memory.standing
     assert standing
     assert standing.left == left + 2
+
+
+@pytest.mark.parametrize("ending", list(Ending))
+def test_what_did_not_end_as_predicted_backs_off_and_what_did_is_forgotten(ending: Ending) -> None:
+    """As evictions do: tried again after five minutes, then ten, and so on."""
+    surge = a_surge()
+    once = record_failure(NO_MEMORY, surge.group, START)
+    after = count_surges(once, SurgeReport(ended=(Ended(surge, ending),)), START)
+    times = [one.times for one in after.failed_predictions]
+    assert times == {Ending.TIMED_OUT: [2], Ending.MISPREDICTED: [2], Ending.DONE: []}.get(ending, [1])
+    backoff = find_backoff(after, surge.group, START)
+    assert (backoff is None) == (ending is Ending.DONE)
+
+
+@given(st.integers(0, 120), st.integers(1, 3))
+def test_a_surge_is_counted_once_and_for_a_minute(seconds: int, times: int) -> None:
+    """However often it is reported."""
+    memory, now = NO_MEMORY, START + timedelta(seconds=seconds)
+    for _ in range(times):
+        memory = count_surges(memory, SurgeReport(under_way=(under_way(),)), now)
+    assert len(memory.sent) == (2 if seconds < 60 else 0)
