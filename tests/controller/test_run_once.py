@@ -9,7 +9,7 @@ from msgspec import structs
 from rebalancer.admission.guards import Verdict
 from rebalancer.controller.run_once import RunOnce, time_to_next_cycle
 from rebalancer.controller.state import InForce, Leadership, LoopState
-from rebalancer.policy import Guard, Guards, Mode, Prometheus
+from rebalancer.policy import Guard, Guards, Mode, Prometheus, RepairBy, RepairMethod
 from rebalancer.simulator import SimulatedCluster
 from tests.controller.simulated import Simulation, eager, skewed
 from tests.controller.test_guards import PLENTY, Asked
@@ -56,6 +56,20 @@ def test_a_violation_that_cannot_be_repaired_is_looked_at_three_times_seconds_ap
     """In Observe nothing can be done: the third cycle is the last one."""
     simulation, seconds, cycles = run_once(Mode.OBSERVE)
     assert (simulation.evictions, seconds, cycles) == (0, 10.0, 3)
+
+
+def test_what_is_to_be_repaired_by_adding_pods_first_is_left_to_a_controller_that_stays() -> None:
+    """Nothing is evicted instead, and no workload is scaled by a process that ends before its pods are Ready."""
+    cluster = SimulatedCluster(skewed([[3, 3], [3, 3], [0, 0]], 1, 1).snapshot(), seed=1)
+    before = {workload.uid: workload.replicas for workload in cluster.snapshot(cluster.now).workloads}
+    repair = RepairBy(method=RepairMethod.SURGE, namespaces=("*",), over_budget=("*",))
+    simulation, once = Simulation(cluster, eager(interval=INTERVAL, repair=repair)), RunOnce()
+    simulation.runner.tick()
+    while not once.is_done(simulation.runner.state):
+        cluster.advance(time_to_next_cycle(simulation.runner.state).total_seconds())
+        simulation.runner.tick()
+    assert simulation.evictions == 0
+    assert {workload.uid: workload.replicas for workload in cluster.snapshot(cluster.now).workloads} == before
 
 
 def test_it_never_waits_longer_than_the_interval() -> None:
