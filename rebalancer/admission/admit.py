@@ -31,9 +31,17 @@ from rebalancer.admission.pause import Pause
 from rebalancer.admission.rates import RateReached, Rates, count_waiting, queue
 from rebalancer.admission.rights import RightMissing, Rights
 from rebalancer.admission.slow_start import Windows, find_unplaceable, overdue_replacement
-from rebalancer.admission.standing import NO_OUTCOME, Allowance, Circumstances, Outcome, advance, find_coverage
+from rebalancer.admission.standing import (
+    NO_OUTCOME,
+    Allowance,
+    Circumstances,
+    Covered,
+    Outcome,
+    advance,
+    find_coverage,
+)
 from rebalancer.admission.written import NOT_READ, Written
-from rebalancer.model.approvals import Proposal, StandingApproval
+from rebalancer.model.approvals import NO_COVERAGE, Proposal, StandingApproval
 from rebalancer.model.breaker import CLOSED, BreakerCause, BreakerState, OpenCause
 from rebalancer.model.facts import End, Refusal
 from rebalancer.model.moves import Memory, Move, StartWindow, make_token
@@ -122,6 +130,25 @@ class NotProposed(Refusal):
 
     def __str__(self) -> str:
         return f"it is not part of plan {self.plan}; it is proposed when that plan has ended"
+
+
+class InLaterSteps(Refusal):
+    """The plan with this hash waits without the eviction; its approval with later steps covers it.
+
+    `plan` is "" where that plan is not proposed yet.
+    """
+
+    reason = Reason.AWAITING_APPROVAL
+    plan: str
+
+    def _end(self) -> End:
+        return End(event=f"when somebody approves {self._name_plan()} with its later steps")
+
+    def __str__(self) -> str:
+        return f"it goes with the later steps of {self._name_plan()}, if that is approved with them"
+
+    def _name_plan(self) -> str:
+        return f"plan {self.plan}" if self.plan else "the plan that is proposed next"
 
 
 class BeyondApproval(Refusal):
@@ -655,14 +682,22 @@ class _Approvals:
         asked = [eviction for eviction in fates.going if eviction.pod.uid in uids]
         if proposal is None and asked:
             proposal = propose(asked, policy, now, find_coverage(self._plan, self._snapshot, waiting))
-        fates = fates.hold(lambda one: _await_approval(one, proposal, policy) if one.pod.uid in uids else None)
         if proposal is None:
+            assert not asked, "what would be admitted is proposed"
             return fates, None
+        covered = Covered(proposal.coverage or NO_COVERAGE, self._plan, self._snapshot)
+
+        def await_approval(eviction: Eviction) -> Refusal:
+            if eviction.pod.uid in proposal.uids:
+                return AwaitsApproval(proposal.hash, expires_at(proposal, policy))
+            return InLaterSteps(proposal.hash) if covered.covers(eviction) else NotProposed(proposal.hash)
+
+        fates = fates.hold(lambda one: await_approval(one) if one.pod.uid in uids else None)
 
         def find_refusal(wait: Waits) -> Refusal | None:
             # The places that a rate lacks are those of the proposal, which nobody has sent: no time frees one.
             if wait.eviction.pod.uid in uids and isinstance(wait.refusal, RateReached) and wait.refusal.left:
-                return _await_approval(wait.eviction, proposal, policy)
+                return await_approval(wait.eviction)
             return None
 
         return fates.replace(find_refusal), proposal
@@ -706,13 +741,6 @@ def _cannot_be_carried_out(proposal: Proposal, steps: Iterable[_Step]) -> bool:
     # While the API server is still being asked, as after a start, nothing speaks against it yet.
     lacking = (step.evictions for step in steps if isinstance(step.obstacle, RightMissing) and step.obstacle.known)
     return not proposal.approved and any(one.pod.uid in proposal.uids for step in lacking for one in step)
-
-
-def _await_approval(eviction: Eviction, proposal: Proposal | None, policy: Policy) -> Refusal:
-    assert proposal is not None, "what would be admitted is proposed"
-    if eviction.pod.uid in proposal.uids:
-        return AwaitsApproval(proposal.hash, expires_at(proposal, policy))
-    return NotProposed(proposal.hash)
 
 
 def _share(steps: Sequence[_Step], limits: "_Limits | Rates") -> Sequence[_Step]:

@@ -300,6 +300,23 @@ def _keep_violated(coverage: Coverage, plan: Plan, memory: Memory, snapshot: Sna
 # What it lets go
 
 
+class Covered:
+    """Which evictions of a plan a coverage has: the approval of its plan as a whole lets these go."""
+
+    def __init__(self, coverage: Coverage, plan: Plan, snapshot: Snapshot) -> None:
+        violations = {violation for repair in coverage.repairs for violation in repair.violations}
+        self._workloads = frozenset(workload for repair in coverage.repairs for workload in repair.workloads)
+        self._components = frozenset(
+            component.name for component in plan.components if violations.issuperset(_violations(component))
+        )
+        self._snapshot = snapshot
+
+    def covers(self, eviction: Eviction) -> bool:
+        """Return whether an eviction repairs a covered violation, and takes pods of covered workloads alone."""
+        workloads = {name_workload(eviction.workload), *_preempted_workloads([eviction], self._snapshot)}
+        return eviction.group in self._components and self._workloads.issuperset(workloads)
+
+
 class Allowance:
     """What a standing approval lets go in a cycle: of each step a prefix that it covers, up to what is left.
 
@@ -309,14 +326,8 @@ class Allowance:
     def __init__(self, standing: StandingApproval, plan: Plan, snapshot: Snapshot, *, is_read: bool) -> None:
         self.plan = standing.plan
         self.is_read = is_read
-        repairs = standing.coverage.repairs
-        violations = {violation for repair in repairs for violation in repair.violations}
-        self._workloads = frozenset(workload for repair in repairs for workload in repair.workloads)
-        self._components = frozenset(
-            component.name for component in plan.components if violations.issuperset(_violations(component))
-        )
+        self.covers: Final = Covered(standing.coverage, plan, snapshot).covers
         self._spent = dict(standing.spent)
-        self._snapshot = snapshot
         self._left = standing.left
 
     def take(self, step: Sequence[Eviction]) -> tuple[Eviction, ...]:
@@ -334,11 +345,6 @@ class Allowance:
             return ()
         self._left -= taken
         return tuple(part)
-
-    def covers(self, eviction: Eviction) -> bool:
-        """Return whether an eviction repairs a covered violation, and takes pods of covered workloads alone."""
-        workloads = {name_workload(eviction.workload), *_preempted_workloads([eviction], self._snapshot)}
-        return eviction.group in self._components and self._workloads.issuperset(workloads)
 
 
 def charge(memory: Memory, uid: str, taken: int) -> Memory:

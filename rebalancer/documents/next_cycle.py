@@ -11,6 +11,7 @@ from msgspec import structs
 from rebalancer.admission.admit import (
     AdmissionContext,
     AwaitsApproval,
+    InLaterSteps,
     ModeObserves,
     NotProposed,
     NotProposedYet,
@@ -169,14 +170,13 @@ def _breaker(stored: BreakerState, hold: HoldStatus | None, policy: Policy, now:
 
 def _await_proposal(fates: Fates) -> Fates:
     """Let what waits for the approval of a plan that nobody has proposed wait for the proposal."""
-    return Fates(
-        tuple(
-            Waits(fate.eviction, NotProposedYet())
-            if isinstance(fate, Waits) and isinstance(fate.refusal, AwaitsApproval | NotProposed)
-            else fate
-            for fate in fates.rows
-        )
-    )
+
+    def find_refusal(wait: Waits) -> Refusal | None:
+        if isinstance(wait.refusal, InLaterSteps):
+            return InLaterSteps("")
+        return NotProposedYet() if isinstance(wait.refusal, AwaitsApproval | NotProposed) else None
+
+    return fates.replace(find_refusal)
 
 
 def _assume_good(guards: Guards) -> GuardState:

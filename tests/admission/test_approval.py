@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from msgspec import structs
+from msgspec import UNSET, structs
 
-from rebalancer.admission.admit import Admission, AdmissionContext, AwaitsApproval, NotProposed, admit
+from rebalancer.admission.admit import Admission, AdmissionContext, AwaitsApproval, InLaterSteps, NotProposed, admit
 from rebalancer.admission.approval import MOST_PROPOSED, approved_part, find_proposal, plan_hash, propose
 from rebalancer.admission.memory import update_memory
 from rebalancer.admission.pause import Pause
@@ -106,7 +106,7 @@ def test_a_proposal_stays_the_same_from_cycle_to_cycle() -> None:
         assert (admission.fates.going, memory.proposal) == ((), proposal)
         awaiting = [waiting for waiting in admission.fates.kept if waiting.reason is Reason.AWAITING_APPROVAL]
         causes |= {waiting.refusal for waiting in awaiting}
-    assert causes == {AwaitsApproval(proposal.hash, NOW + policy.plan_ttl), NotProposed(proposal.hash)}
+    assert causes == {AwaitsApproval(proposal.hash, NOW + policy.plan_ttl), InLaterSteps(proposal.hash)}
 
 
 def test_what_is_approved_is_admitted_and_nothing_else() -> None:
@@ -122,9 +122,9 @@ def test_what_is_approved_is_admitted_and_nothing_else() -> None:
     assert proposal_of(memory) == structs.replace(part, approved=True, since=NOW + MINUTE)
 
 
-def test_what_is_not_proposed_waits_until_the_proposal_has_ended() -> None:
-    """Before it is approved, too: what is proposed waits for a person, all else for its turn."""
-    whole = proposed()
+def test_what_an_earlier_release_has_proposed_has_no_later_steps() -> None:
+    """Nobody knows what it covers: the rest waits until that plan has ended."""
+    whole = proposed(coverage=UNSET)
     part = structs.replace(proposal_of(whole), uids=tuple(uids(steps(PLAN)[0])))
     admission, memory = cycle(structs.replace(whole, proposal=part), later=MINUTE)
     assert (admission.fates.going, memory.proposal) == ((), part)
@@ -135,14 +135,14 @@ def test_what_is_not_proposed_waits_until_the_proposal_has_ended() -> None:
     }
 
 
-def test_what_a_proposal_has_no_place_for_waits_for_its_end_and_not_for_a_rate() -> None:
+def test_what_a_proposal_has_no_place_for_waits_for_its_approval_and_not_for_a_rate() -> None:
     """The rate is used up by nothing that was sent: no time would let it go, however long nobody approves."""
     policy, memory = rules(Mode.APPROVE, per_cycle=Amount(value=1)), NO_MEMORY
     for turn in range(3):
         admission, memory = cycle(memory, later=turn * MINUTE, policy=policy, turn=turn)
         proposal = proposal_of(memory)
         assert {waiting.eviction.pod.uid: waiting.refusal for waiting in admission.fates.kept} == {
-            uid: AwaitsApproval(proposal.hash, NOW + TTL) if uid in proposal.uids else NotProposed(proposal.hash)
+            uid: AwaitsApproval(proposal.hash, NOW + TTL) if uid in proposal.uids else InLaterSteps(proposal.hash)
             for uid in uids(PLAN.fates.going)
         }
         assert len(proposal.uids) == 1
