@@ -114,23 +114,30 @@ def overdue_replacement(move: Move, *, holds_namespace: bool) -> Refusal:
 
 
 class WindowFull(Refusal):
-    """As many replacements as slow start allows have not arrived, in a namespace or in the cluster ("")."""
+    """Slow start allows no more replacements under way at once, in a namespace or in the cluster ("").
+
+    The moves `under_way` were requested, `going` evictions go first.
+    """
 
     reason = Reason.SLOW_START
     namespace: str
     allowed: int
     under_way: int
+    going: int = 0
 
     def _end(self) -> End:
-        which = "the replacement" if self.under_way == 1 else "one of the replacements"
-        return End(event=f"when {which} under way has arrived", of_move=True)
+        which = "the replacement" if self.under_way + self.going == 1 else "one of the replacements"
+        return End(event=f"when {which} {'before it' if self.going else 'under way'} has arrived", of_move=True)
 
     def __str__(self) -> str:
         where = f"namespace {self.namespace}" if self.namespace else "the cluster"
+        requested = f"{self.under_way} {'is' if self.under_way == 1 else 'are'} under way"
+        first = f"{plural(self.going, 'eviction')} {'goes' if self.going == 1 else 'go'} first"
+        places = " and ".join(part for part, number in ((requested, self.under_way), (first, self.going)) if number)
+        which = "other" if self.going else "the last"
         return (
-            f"waiting for the replacements of the last evictions to arrive: {self.under_way} "
-            f"{'is' if self.under_way == 1 else 'are'} under way, slow start allows {self.allowed} at once in {where} "
-            "now"
+            f"waiting for the replacements of {which} evictions to arrive: {places}, slow start allows {self.allowed} "
+            f"at once in {where} now"
         )
 
 
@@ -214,6 +221,7 @@ class Windows:
             for namespace in ("", move.namespace) if keeps_cluster_place(move, now) else (move.namespace,):
                 self.under_way[namespace] += 1
                 self._unplaceable[move.group][namespace] += move.uid in unplaceable
+        self._requested = self.under_way.copy()
         self._unexecuted = memory.unexecuted_pods & {move.uid for move in moves}
         """Pods that are counted as under way already: a new request for one is no further move."""
         self.limited: set[str] = set()
@@ -263,7 +271,8 @@ class Windows:
         if self.waits_long(evictions):
             self._first = evictions[0]
         space = full[0]
-        return WindowFull(space, self.size(space), self.under_way[space])
+        requested = self._requested[space]
+        return WindowFull(space, self.size(space), requested, self.under_way[space] - requested)
 
     def give_back(self, evictions: Sequence[Eviction]) -> None:
         """Count evictions that were taken, and wait for something else, as not under way."""

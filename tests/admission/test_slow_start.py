@@ -38,6 +38,7 @@ from rebalancer.tracking.holds import FIRST_PROBE
 from rebalancer.tracking.windows import grow_windows
 from tests.build import a_cluster, with_evictions, without_node
 from tests.controller.simulated import eager
+from tests.drawing import examples
 from tests.tracking.build import move
 
 PLENTY = dict.fromkeys(
@@ -115,7 +116,7 @@ def test_at_first_two_moves_in_the_cluster_and_one_in_a_namespace() -> None:
     assert sorted(spaces(admission).values()) == [1, 1]
     assert {one.reason for one in admission.fates.kept} == {Reason.SLOW_START}
     full = set(spaces(admission))
-    assert causes(admission) == {WindowFull("", 2, 2)}
+    assert causes(admission) == {WindowFull("", 2, under_way=0, going=2)}
     assert windows(admission) == {"": (2, True), **dict.fromkeys(full, (1, True))}
 
 
@@ -123,7 +124,7 @@ def test_where_only_the_namespace_limits_the_cluster_does_not() -> None:
     one = with_evictions(PLAN, tuple(x for x in PLAN.fates.going if x.pod.namespace == "team-0"))
     admission = admitted(made=one)
     assert spaces(admission) == {"team-0": 1}
-    assert causes(admission) == {WindowFull("team-0", 1, 1)}
+    assert causes(admission) == {WindowFull("team-0", 1, under_way=0, going=1)}
     assert windows(admission) == {"team-0": (1, True)}
     memory = Memory(moves=(under_way("x", "team-0"),))
     assert causes(admitted(memory, made=one)) == {WindowFull("team-0", 1, 1)}
@@ -525,3 +526,19 @@ def test_a_request_without_an_answer_takes_a_place_for_ten_seconds() -> None:
     for second, number in ((9.9, 1), (10, 2)):
         unanswered = under_way("x", "elsewhere", state=MoveState.PLANNED, at=NOW - second * SECOND)
         assert len(admitted(Memory(moves=(unanswered,))).fates.going) == number
+
+
+@given(st.lists(st.sampled_from(["team-0", "team-1", "elsewhere"]), max_size=4), st.integers(1, 5))
+@examples(100)
+def test_only_what_was_requested_is_said_to_be_under_way(namespaces: list[str], size: int) -> None:
+    """What goes now is said to go first; both together are what the window has no place beside."""
+    moves = tuple(under_way(f"{name}-{number}", name) for number, name in enumerate(namespaces))
+    sizes = tuple(StartWindow(namespace=name, size=size, limited=True, moved_at=NOW) for name in ("", "team-0"))
+    admission = admitted(Memory(moves=moves, windows=sizes))
+    for refusal in causes(admission):
+        assert isinstance(refusal, WindowFull)
+        place = refusal.namespace
+        assert refusal.under_way == sum(place in ("", name) for name in namespaces)
+        assert refusal.going == sum(number for name, number in spaces(admission).items() if place in ("", name))
+        assert refusal.under_way + refusal.going >= refusal.allowed
+        assert ("under way" in str(refusal)) == (refusal.under_way > 0)
