@@ -4,6 +4,7 @@ Commands that only read, and the page of a process that does not lead, say by it
 """
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from msgspec import structs
@@ -65,14 +66,17 @@ class WouldWait(Refusal):
 
 
 def foretell_plan(evaluation: Evaluation, status: StatusDocument) -> Plan:
-    """Return the evaluated plan as the next cycle carries it out; in mode Observe it says what would be, without end.
+    """Return the evaluated plan as the next cycle carries it out.
 
-    What a component waits for is said of its evictions, too: both name what ends last.
+    In mode Observe it is what mode Evict would send now, and what waits has no end. What a component waits for is said
+    of its evictions, too: both name what ends last.
     """
     plan, now = evaluation.plan, evaluation.plan.made_at
     context = find_context(evaluation, status)
     if context.mode is Mode.OBSERVE:
-        fates = plan.fates.replace(lambda wait: _would_wait(wait.refusal))
+        evicting = replace(context, mode=Mode.EVICT, pause=None)
+        admission = admit(plan, evaluation.inputs.snapshot, evaluation.inputs.memory, evicting, evaluation.view)
+        fates = admission.fates.replace(lambda wait: _would_wait(wait.refusal))
     else:
         fates = foretell(evaluation, status)
     common, approved = find_common_obstacle(context), find_approved(plan, evaluation.inputs.memory, context.mode)

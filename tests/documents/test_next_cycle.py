@@ -99,6 +99,19 @@ def test_without_a_hindrance_the_plan_goes_and_in_observe_it_says_what_would() -
     assert len(foretold(a_status(missing_rights=("elsewhere",))).going) == len(planned.going)
 
 
+@pytest.mark.parametrize("sent", [0, 1])
+def test_in_observe_moves_now_what_mode_evict_would_send(sent: int) -> None:
+    """The rates count as they do there; a pause, like the mode, is no reason to foresee nothing."""
+    memory = Memory(sent=(SentRequest(skewed().taken_at - timedelta(seconds=10), "", ""),) * sent)
+    evaluation = evaluate(skewed(), rules(per_minute=Amount(value=1)), memory=memory)
+    observing = a_status(Mode.OBSERVE, paused=PauseStatus(until=None, reason="", by=""))
+    would = foretell_plan(evaluation, observing).fates
+    assert would.going == foretell_plan(evaluation, a_status()).fates.going
+    assert len(would.going) == 1 - sent
+    assert {one.reason for one in would.waiting} == {Reason.RATE_LIMITED}
+    assert not any(one.refusal.end.event or one.refusal.end.until(NOW) for one in would.waiting)
+
+
 def test_only_a_plan_that_the_controller_has_proposed_has_a_name() -> None:
     """Nobody could approve another: its hash is of the moment at which a command has looked."""
     fates = foretold(a_status(Mode.APPROVE))
