@@ -8,7 +8,6 @@ import msgspec
 
 from rebalancer.admission.canary import store_passed
 from rebalancer.assessment.assess import Assessment
-from rebalancer.assessment.causes import Causes, causes_to_store
 from rebalancer.model.facts import Fact
 from rebalancer.model.motion import NodeEvent
 from rebalancer.model.moves import Memory, make_token
@@ -24,12 +23,10 @@ RATE_WINDOW: Final = timedelta(minutes=1)
 """The window of `budgets.perMinute`, and the longest one of the other rates."""
 
 
-def update_memory(
-    memory: Memory, assessment: Assessment, causes: Causes, plan: Plan, now: datetime, *, canary: int = 0
-) -> Memory:
+def update_memory(memory: Memory, assessment: Assessment, plan: Plan, now: datetime, *, canary: int = 0) -> Memory:
     """Return the memory after a cycle; `canary` is the policy's.
 
-    It stores since when each group and limit has been violated, the causes, the evictions of the last minute, and
+    It stores since when each group and limit has been violated, the evictions of the last minute, and
     others' evictions of pods that a constraint or limit concerns.
     Failed predictions, extra evictions, and when a repair first waited for a node to settle are stored only for groups
     that are still violated or planned, or have a move in flight: while an evicted pod is not counted and its
@@ -60,7 +57,6 @@ def update_memory(
             if refused.group in names
         ),
         extra_evictions=tuple(extra for extra in memory.extra_evictions if extra.group in repaired),
-        causes=causes_to_store(causes),
         settling=_first_waits(memory, plan, repaired, now),
         evicted_by_others=tuple(one.evictions for one in assessment.evicted_by_others),
         canaries=store_passed(memory, plan, canary),

@@ -4,7 +4,9 @@ The scheduler enforces a hard constraint whenever it places a pod. So the cause 
 nodes went or came, labels changed, or pods were placed while others that counted still existed. The cause found when a
 violation is first seen remains its cause while the violation lasts, unless the snapshot contradicts it: lost nodes of a
 domain that are all back are not what is to be put right, whoever has noted their loss. What was lost before there was
-the workload, or returned before there were its pods, is no cause.
+the workload, or returned before there were its pods, is no cause. Neither is a loss or return later than the violation:
+that its cause is unknown, or a soft constraint, is stored, too. Without a memory the pods show it, where none is
+missing and all were created before the loss.
 
 A required term of podAntiAffinity is enforced, too, and no pod or node that goes or comes can violate it: labels can,
 or who binds pods without the scheduler, which nobody sees. A preferred term may be violated by anything, as a limit.
@@ -14,7 +16,7 @@ is the cause of what is violated since, though their replacements are new pods.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import chain
 from typing import Final
@@ -29,7 +31,7 @@ from rebalancer.model.moments import ALWAYS
 from rebalancer.model.moves import ObservedChange, PlanningMemory, ZoneSeen, make_token
 from rebalancer.model.nodes import Node
 from rebalancer.model.pods import REVISION_LABELS
-from rebalancer.model.reasons import State, ViolationCause
+from rebalancer.model.reasons import NOT_FOUND, State, ViolationCause
 from rebalancer.scheduling.feasibility import admitted_by_labels
 from rebalancer.scheduling.pod_topology_spread import Counts, DomainCounts, counts
 from rebalancer.scheduling.spread_constraints import constraints_of
@@ -41,6 +43,10 @@ Causes = Mapping[str, ViolationCause]
 
 MOST_STORED: Final = 1_000
 """Causes that are stored between cycles; the others are searched again in each cycle."""
+
+_COMING_AND_GOING: Final = frozenset(
+    {ViolationCause.NODE_LOST, ViolationCause.ZONE_LOST, ViolationCause.DOMAIN_RETURNED}
+)
 
 _MOST_DOMAINS: Final = 64
 """Emptiest domains that are visited; one with a known change is enough."""
@@ -81,10 +87,32 @@ def find_causes(assessment: Assessment, view: View, memory: PlanningMemory) -> C
     return causes
 
 
-def causes_to_store(causes: Causes) -> tuple[tuple[str, ViolationCause], ...]:
-    """Return the causes to store: those that the next cycle may no longer be able to see."""
-    lasting = {ViolationCause.UNKNOWN, ViolationCause.SOFT_CONSTRAINT}
-    return tuple(sorted((token, cause) for token, cause in causes.items() if cause not in lasting)[:MOST_STORED])
+def causes_to_store(
+    causes: Causes, assessment: Assessment, view: View, memory: PlanningMemory
+) -> tuple[tuple[str, ViolationCause], ...]:
+    """Return the causes to store: those that the next cycle may no longer be able to see.
+
+    That a hard constraint or a limit has none is stored if its emptiest domains were whole when it was first seen.
+    """
+    finder = _CauseFinder(view, memory)
+    found = [(token, cause) for token, cause in causes.items() if cause not in NOT_FOUND]
+    nothing = sorted(
+        (token, causes[token])
+        for token, key, counts in _enforced(assessment)
+        if causes.get(token) in NOT_FOUND and finder.was_violated_while_whole(token, key, counts)
+    )
+    return tuple(sorted([*sorted(found), *nothing][:MOST_STORED]))
+
+
+def _enforced(assessment: Assessment) -> Iterator[tuple[str, str, DomainCounts]]:
+    """Yield each violated hard constraint and each limit that is not satisfied: its token, key and counts."""
+    for group in assessment.groups:
+        for one in group.hard:
+            if one.counts.violated:
+                yield constraint_token(group, one), one.constraint.key, one.counts.by_domain
+    for limit in assessment.limits:
+        if limit.state is not State.SATISFIED:
+            yield limit_token(limit), limit.topology_key, limit.counts
 
 
 class _CauseFinder:
@@ -112,21 +140,21 @@ class _CauseFinder:
             return ViolationCause.SOFT_CONSTRAINT
         members = group.spread.members
         key, counts = evaluated.constraint.key, evaluated.counts.by_domain
-        return self._known_cause(token, key, counts, members) or self._find_cause(key, counts, members)
+        return self._cause_of(token, key, counts, members)
 
     def limit_cause(self, token: str, limit: EvaluatedLimit) -> ViolationCause:
         members = [part.member for part in limit.parts]
-        known = self._known_cause(token, limit.topology_key, limit.counts, members)
-        cause = known or self._find_cause(limit.topology_key, limit.counts, members)
+        cause = self._cause_of(token, limit.topology_key, limit.counts, members)
         if cause is ViolationCause.UNKNOWN and self._soft_constraint_violated(limit):
             return ViolationCause.SOFT_CONSTRAINT
         return cause
 
     def term_cause(self, token: str, term: EvaluatedTerm) -> ViolationCause:
         if not term.weight:
-            return self._known.get(token) or self._find_relabelling(term)
+            known = self._known.get(token, ViolationCause.UNKNOWN)
+            return self._find_relabelling(term) if known in NOT_FOUND else known
         key, counts, members = term.term.topology_key, self._count_participants(term), term.members
-        cause = self._known_cause(token, key, counts, members) or self._find_cause(key, counts, members)
+        cause = self._cause_of(token, key, counts, members)
         return ViolationCause.SOFT_CONSTRAINT if cause is ViolationCause.UNKNOWN else cause
 
     def _find_relabelling(self, term: EvaluatedTerm) -> ViolationCause:
@@ -182,6 +210,18 @@ class _CauseFinder:
         }
         return broken == {False}
 
+    def _cause_of(self, token: str, key: str, counts: DomainCounts, members: Sequence[PodController]) -> ViolationCause:
+        """Return the stored cause, else the one found; what was violated without a known one, no loss has violated."""
+        known = self._known_cause(token, key, counts, members)
+        if known is not None and known not in NOT_FOUND:
+            return known
+        before = known is not None
+        return (
+            self._observed_cause(key, counts, members, was_violated=before)
+            or self._visible_cause(key, counts, members, was_violated=before)
+            or ViolationCause.UNKNOWN
+        )
+
     def _known_cause(
         self, token: str, key: str, counts: DomainCounts, members: Sequence[PodController]
     ) -> ViolationCause | None:
@@ -194,6 +234,16 @@ class _CauseFinder:
         ):
             return known
         return None
+
+    def was_violated_while_whole(self, token: str, key: str, counts: DomainCounts) -> bool:
+        """Return whether there was a violation without a known cause before any node of its emptiest domains went.
+
+        Pods may have gone from a node that is being removed, and is lost only later.
+        """
+        return token in self._known or not any(
+            self._lacks_nodes(key, value) or any(node.leaving for node in self._nodes_of(key, value))
+            for value in _emptiest_domains(counts)
+        )
 
     def _lacks_nodes(self, key: str, value: str) -> bool:
         """Return whether nodes of a domain are missing: lost ones are not back, or none takes pods."""
@@ -220,19 +270,12 @@ class _CauseFinder:
     def _nodes_of(self, key: str, value: str) -> list[Node]:
         return [self._view.nodes.by_name[name] for name in self._view.nodes.groups(key).get(value, ())]
 
-    def _find_cause(self, key: str, counts: DomainCounts, members: Sequence[PodController]) -> ViolationCause:
-        return (
-            self._observed_cause(key, counts, members)
-            or self._visible_cause(key, counts, members)
-            or ViolationCause.UNKNOWN
-        )
-
     def _observed_cause(
-        self, key: str, counts: DomainCounts, members: Sequence[PodController]
+        self, key: str, counts: DomainCounts, members: Sequence[PodController], *, was_violated: bool
     ) -> ViolationCause | None:
         """Return the newest observed change that affects these pods and domains."""
-        lost = self._zone_lost(key, members)
-        newest, cause = self._newest_change(key, counts, members)
+        lost = None if was_violated else self._zone_lost(key, members)
+        newest, cause = self._newest_change(key, counts, members, was_violated=was_violated)
         return ViolationCause.ZONE_LOST if lost is not None and (newest is None or lost >= newest) else cause
 
     def _zone_lost(self, key: str, members: Sequence[PodController]) -> datetime | None:
@@ -260,7 +303,7 @@ class _CauseFinder:
         return max(zone.last, self._order[subject][0]) if is_known else zone.last
 
     def _newest_change(
-        self, key: str, counts: DomainCounts, members: Sequence[PodController]
+        self, key: str, counts: DomainCounts, members: Sequence[PodController], *, was_violated: bool
     ) -> tuple[datetime | None, ViolationCause | None]:
         """Return the newest change of these workloads and domains, and when it was observed."""
         if not self._changes:
@@ -272,6 +315,8 @@ class _CauseFinder:
         fullest = (domain_subject(key, value) for value, held in counts.filled.items() if held == most)
         # Nodes that joined a domain by a label change brought their pods along.
         bearing += [subject for subject in fullest if self._changes.get(subject) is ViolationCause.LABELS_CHANGED]
+        if was_violated:
+            bearing = [subject for subject in bearing if self._changes[subject] not in _COMING_AND_GOING]
         if not bearing:
             return None, None
         last = max(bearing, key=self._order.__getitem__)
@@ -290,31 +335,33 @@ class _CauseFinder:
         return True
 
     def _were_lost(self, key: str, values: Iterable[str], members: Sequence[PodController]) -> bool:
-        """Return whether a node of domains that take no pods may have taken some since there are these workloads.
+        """Return whether a node of domains that take no pods may have lost some of these workloads.
 
-        Of nodes that were cordoned before, these have lost nothing.
+        Of nodes that were cordoned before, these have lost nothing, and none where all their pods are older than the
+        loss, and on other nodes.
         """
         since = _exist_since(members)
-        return any(
-            node.lost_since is None or node.lost_since >= since
-            for value in values
-            for node in self._nodes_of(key, value)
-        )
+        nodes = [node for value in values for node in self._nodes_of(key, value)]
+        lost = [node.lost_since for node in nodes if node.lost_since is None or node.lost_since >= since]
+        known = [moment for moment in lost if moment is not None]
+        return bool(lost) and (len(known) < len(lost) or not _are_older(members, min(known), {n.name for n in nodes}))
 
     # Many branches: the causes are tried in one order, strongest evidence first.
-    def _visible_cause(self, key: str, counts: DomainCounts, members: Sequence[PodController]) -> ViolationCause | None:
+    def _visible_cause(
+        self, key: str, counts: DomainCounts, members: Sequence[PodController], *, was_violated: bool
+    ) -> ViolationCause | None:
         """Return the cause that the snapshot alone shows."""
         emptiest = list(_emptiest_domains(counts))
         since = [self._serving_since(key, value) for value in emptiest]
         serving = [moment for moment in since if moment is not None]
-        if since and not serving and self._were_lost(key, emptiest, members):
+        if since and not serving and not was_violated and self._were_lost(key, emptiest, members):
             return ViolationCause.NODE_LOST
         if _has_several_revisions(members):
             return ViolationCause.ROLLOUT
         if any(_is_relabelled(member) for member in members):
             return ViolationCause.LABELS_CHANGED
         youngest = max((pod.created for member in members for pod in member.pods if pod.node), default=None)
-        if youngest is not None and serving and all(moment > youngest for moment in serving):
+        if youngest is not None and serving and not was_violated and all(moment > youngest for moment in serving):
             return ViolationCause.DOMAIN_RETURNED
         return None
 
@@ -333,6 +380,16 @@ def _exist_since(members: Iterable[PodController]) -> datetime:
     tops = [(member.top or member.owner, member.pods) for member in members]
     begun = [[top.created] if top is not None else [pod.created for pod in pods] for top, pods in tops]
     return min(chain.from_iterable(begun), default=ALWAYS)
+
+
+def _are_older(members: Iterable[PodController], moment: datetime, nodes: Collection[str]) -> bool:
+    """Return whether all pods that are wanted exist since before a moment, and have other nodes than these."""
+    return all(
+        member.owner is not None
+        and len(member.pods) >= (member.top or member.owner).replicas
+        and all(pod.created < moment and pod.node is not None and pod.node not in nodes for pod in member.pods)
+        for member in members
+    )
 
 
 def _is_broken(seen: Counts, value: str, *, empty: bool) -> bool:

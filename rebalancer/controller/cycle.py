@@ -24,7 +24,7 @@ from rebalancer.admission.breaker import observe_cluster, update_breaker
 from rebalancer.admission.lasting import find_approved, outlast_waits
 from rebalancer.admission.memory import update_memory
 from rebalancer.assessment.assess import Assessment
-from rebalancer.assessment.causes import Causes
+from rebalancer.assessment.causes import Causes, causes_to_store
 from rebalancer.assessment.controllers import find_reference
 from rebalancer.assessment.limit_groups import LimitGroup
 from rebalancer.controller.capacity import CapacityOutcome, CapacityStage
@@ -334,12 +334,9 @@ def _remember(inputs: CycleInputs, evaluation: Evaluation, tracked: Memory, brea
     """Return the memory with what was found; a stale view shows no causes, since half of a change may be missing."""
     context = inputs.context
     memory = update_memory(
-        tracked,
-        evaluation.assessment,
-        evaluation.causes,
-        evaluation.plan,
-        context.now,
-        canary=context.policy.budgets.canary,
+        tracked, evaluation.assessment, evaluation.plan, context.now, canary=context.policy.budgets.canary
     )
-    causes = tracked.causes if context.stale else memory.causes
+    causes = tracked.causes
+    if not context.stale:
+        causes = causes_to_store(evaluation.causes, evaluation.assessment, evaluation.view, tracked)
     return structs.replace(memory, breaker=breaker, causes=causes)

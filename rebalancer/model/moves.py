@@ -14,7 +14,7 @@ from rebalancer.model.history import Entry, Noted
 from rebalancer.model.losses import DomainLoss
 from rebalancer.model.moments import ALWAYS, Moment
 from rebalancer.model.motion import DomainMotion, NodeChange
-from rebalancer.model.reasons import Cause, ViolationCause
+from rebalancer.model.reasons import NOT_FOUND, Cause, ViolationCause
 from rebalancer.model.words import name_list, name_of_key, plural, short_key
 
 MAX_FAILED_PREDICTIONS = 3
@@ -458,12 +458,14 @@ class Memory(PlanningMemory, frozen=True, kw_only=True):
     def planning(self) -> PlanningMemory:
         """What assessment and plan read, to be compared: without what changes in many cycles and means nothing to them.
 
-        That is whether a replacement has arrived, and when those zones were seen that are there.
+        That is whether a replacement has arrived, when those zones were seen that are there, and that no cause is
+        known: with the same snapshot and changes none is found again.
         """
         known = {name: getattr(self, name) for name in PlanningMemory.__struct_fields__}
         known["moves"] = tuple(structs.replace(move, **_NOT_ARRIVED) for move in self.moves)
         last = max((zone.last for zone in self.zones), default=ALWAYS)
         known["zones"] = tuple(structs.replace(zone, last=ALWAYS) if zone.last == last else zone for zone in self.zones)
+        known["causes"] = tuple((token, cause) for token, cause in self.causes if cause not in NOT_FOUND)
         return PlanningMemory(**known)
 
 

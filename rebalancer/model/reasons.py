@@ -1,7 +1,7 @@
 """States and reasons: closed lists, since dashboards, scripts and people rely on them (docs/reference.md)."""
 
 from enum import StrEnum
-from typing import Self
+from typing import Final, Self
 
 
 class State(StrEnum):
@@ -289,6 +289,10 @@ class ViolationCause(StrEnum):
     LABELS_CHANGED = "LabelsChanged"
     SOFT_CONSTRAINT = "SoftConstraint"
     UNKNOWN = "Unknown"
+
+
+NOT_FOUND: Final = frozenset({ViolationCause.UNKNOWN, ViolationCause.SOFT_CONSTRAINT})
+"""What is said where no event is known to be the cause: evaluated again in each cycle, without later losses."""
 
 
 class FindingKind(StrEnum):

@@ -96,7 +96,7 @@ def assess_and_plan(policy: Policy) -> tuple[Snapshot, Assessment, Plan]:
 def admitted(policy: Policy, memory: Memory = NO_MEMORY, *, later: int = 0, **fields: Any) -> Admission:
     snapshot, assessment, made = assess_and_plan(policy)
     now = snapshot.taken_at
-    memory = update_memory(memory, assessment, {}, made, now)
+    memory = update_memory(memory, assessment, made, now)
     context = AdmissionContext(policy=policy, mode=policy.mode, now=now + timedelta(seconds=later), **fields)
     return admit(made, snapshot, memory, context)
 
@@ -250,17 +250,17 @@ def test_what_recovers_begins_anew() -> None:
     """A group that was right in between has not been violated all the time, nor missed; its repair may spare anew."""
     snapshot, assessment, made = assess_and_plan(rules())
     now = snapshot.taken_at
-    first = update_memory(NO_MEMORY, assessment, {}, made, now)
+    first = update_memory(NO_MEMORY, assessment, made, now)
     assert {since for _, since in first.seen} == {now}
-    remaining = update_memory(first, assessment, {}, made, now + timedelta(hours=1))
+    remaining = update_memory(first, assessment, made, now + timedelta(hours=1))
     assert {since for _, since in remaining.seen} == {now}
     names = sorted(group.name for group in made.components)
     held = structs.replace(
         record_refusal(record_failure(remaining, names[0], now), names[0], now, timedelta(minutes=1)),
         extra_evictions=tuple(ExtraEviction(name, 1) for name in names),
     )
-    assert update_memory(held, assessment, {}, made, now) == held
-    assert update_memory(held, Assessment(groups=()), {}, structs.replace(made, components=()), now) == NO_MEMORY
+    assert update_memory(held, assessment, made, now) == held
+    assert update_memory(held, Assessment(groups=()), structs.replace(made, components=()), now) == NO_MEMORY
 
 
 def test_a_repair_waits_for_nodes_that_settle_once() -> None:
@@ -271,18 +271,18 @@ def test_a_repair_waits_for_nodes_that_settle_once() -> None:
     first = evaluate(settling, policy)
     assessment, waits = first.assessment, first.plan
     now = snapshot.taken_at
-    memory = update_memory(NO_MEMORY, assessment, {}, waits, now)
+    memory = update_memory(NO_MEMORY, assessment, waits, now)
     assert memory.settling == tuple(sorted((make_token(group.name), now) for group in waits.components))
     for later in (waits, assess_and_plan(rules())[2]):  # one plan waits, in the other all nodes have settled
-        following = update_memory(memory, assessment, {}, later, now + timedelta(minutes=1))
+        following = update_memory(memory, assessment, later, now + timedelta(minutes=1))
         assert following.settling == memory.settling
     assert not evaluate(settling, policy, memory=memory).plan.fates.going
     over = structs.replace(memory, settling=tuple((token, now - timedelta(minutes=5)) for token, _ in memory.settling))
     assert len(evaluate(settling, policy, memory=over).plan.fates.going) == 8
     ahead = structs.replace(memory, settling=tuple((token, now + timedelta(hours=1)) for token, _ in memory.settling))
-    assert update_memory(ahead, assessment, {}, waits, now).settling == memory.settling
+    assert update_memory(ahead, assessment, waits, now).settling == memory.settling
     satisfied = structs.replace(waits, components=())
-    assert update_memory(memory, Assessment(groups=()), {}, satisfied, now) == NO_MEMORY
+    assert update_memory(memory, Assessment(groups=()), satisfied, now) == NO_MEMORY
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ def test_a_step_that_needs_two_goes_whole_or_not_at_all() -> None:
     )
     now = snapshot.taken_at
     context = AdmissionContext(policy=policy, mode=policy.mode, now=now)
-    admission = admit(paired, snapshot, update_memory(NO_MEMORY, assessment, {}, made, now), context)
+    admission = admit(paired, snapshot, update_memory(NO_MEMORY, assessment, made, now), context)
     assert admission.fates.going == ()
     assert len(admission.fates.kept) == 8
     enough = rules(per_cycle=Amount(value=3))
@@ -495,7 +495,7 @@ def test_a_step_goes_as_far_as_its_pods_are_the_same(repeated: list[int], needed
         structs.replace(one, repair=structs.replace(one.repair, needed=needed)) for one in made.fates.going
     )
     now = snapshot.taken_at
-    memory = update_memory(of_last_leader(*repeated), assessment, {}, made, now)
+    memory = update_memory(of_last_leader(*repeated), assessment, made, now)
     context = AdmissionContext(policy=rules(), mode=Mode.EVICT, now=now)
     admission = admit(with_evictions(made, evictions), snapshot, memory, context)
     assert sum(one.pod.namespace == "one" for one in admission.fates.going) == goes
@@ -527,7 +527,7 @@ def test_a_step_that_a_rate_refuses_gives_back_what_it_has_not_taken() -> None:
     sent = SentRequest(first.requested_at, make_place(first.node), make_place("one"))
     moves = (first, structs.replace(memory.moves[1], requested_at=first.requested_at - timedelta(minutes=1)))
     policy, now = rules(per_minute=Amount(value=1)), snapshot.taken_at
-    memory = update_memory(Memory(moves=moves, sent=(sent,)), assessment, {}, made, now)
+    memory = update_memory(Memory(moves=moves, sent=(sent,)), assessment, made, now)
     context = AdmissionContext(policy=policy, mode=Mode.EVICT, now=now)
     alone = admit(with_evictions(made, evictions), snapshot, memory, context)
     assert alone.fates.going == ()
@@ -607,7 +607,7 @@ def test_what_goes_together_waits_for_the_last_place_that_it_needs() -> None:
     now = snapshot.taken_at
     ages, needed = (50, 40), 2
     sent = tuple(SentRequest(now - timedelta(seconds=age), "", "") for age in ages)
-    memory = update_memory(Memory(sent=sent), assessment, {}, made, now)
+    memory = update_memory(Memory(sent=sent), assessment, made, now)
     evictions = tuple(
         structs.replace(one, repair=structs.replace(one.repair, needed=needed)) for one in made.fates.going
     )

@@ -46,7 +46,7 @@ def cycle(
     """Run admission once; return its answer and the memory for the next cycle."""
     context = AdmissionContext(policy=policy, mode=Mode.APPROVE, now=NOW + later)
     context = replace(context, **fields)
-    admission = admit(plan, SNAPSHOT, update_memory(memory, ASSESSMENT, {}, plan, NOW + later), context)
+    admission = admit(plan, SNAPSHOT, update_memory(memory, ASSESSMENT, plan, NOW + later), context)
     return admission, structs.replace(memory, proposal=admission.proposal)
 
 
@@ -75,7 +75,7 @@ def test_nothing_is_admitted_before_a_person_approves() -> None:
     evicting = admit(
         PLAN,
         SNAPSHOT,
-        update_memory(NO_MEMORY, ASSESSMENT, {}, PLAN, NOW),
+        update_memory(NO_MEMORY, ASSESSMENT, PLAN, NOW),
         AdmissionContext(policy=POLICY, mode=Mode.EVICT, now=NOW),
     )
     admission, memory = cycle()

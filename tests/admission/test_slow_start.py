@@ -87,7 +87,7 @@ def admitted(
     now: datetime = NOW,
     **fields: Any,
 ) -> Admission:
-    memory = update_memory(memory, EVALUATION.assessment, {}, made, now, canary=policy.budgets.canary)
+    memory = update_memory(memory, EVALUATION.assessment, made, now, canary=policy.budgets.canary)
     memory = structs.replace(memory, seen=tuple((token, NOW) for token, _ in memory.seen))
     return admit(made, snapshot, memory, AdmissionContext(policy=policy, mode=Mode.EVICT, now=now, **fields))
 

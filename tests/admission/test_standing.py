@@ -89,7 +89,7 @@ class Desk:
     def cycle(self, *, later: timedelta = MINUTE, assessment: Any = ASSESSMENT, **fields: Any) -> Admission:
         """Run admission, and store what it lets go as requested and granted."""
         self.now += later
-        memory = update_memory(self.memory, assessment, {}, self.plan, self.now)
+        memory = update_memory(self.memory, assessment, self.plan, self.now)
         context = AdmissionContext(
             policy=self.policy, mode=self.policy.mode, now=self.now, written=self.written, **{"approved": "", **fields}
         )

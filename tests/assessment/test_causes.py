@@ -247,7 +247,8 @@ def test_a_loss_on_a_stale_view_leaves_no_cause() -> None:
     state = a_state(eager(), EVEN.taken_at, since=NOW)
     for look, stale in ((gone, "silent"), (later(with_nodes(gone, {"c-1": {"ready": True}})), "")):
         state, _ = step(state, CycleDue(snapshot=look, stale=stale), look.taken_at)
-        assert state.memory.causes == ()
+        assert not {ViolationCause.NODE_LOST, ViolationCause.ZONE_LOST} & {cause for _, cause in state.memory.causes}
+        assert not (stale and state.memory.causes)
 
 
 def test_a_domain_that_returns() -> None:
@@ -299,6 +300,64 @@ def test_what_was_lost_before_there_was_the_workload_is_no_cause() -> None:
     assert report(older).cause == "NodeLost"
 
 
+def at_loss(snapshot: Snapshot) -> Snapshot:
+    """Return the snapshot a second later, with zone c not Ready since then."""
+    at = snapshot.taken_at + SECOND
+    return replace(with_nodes(snapshot, {"c-1": {"ready": False, "lost_since": at}}), taken_at=at)
+
+
+@pytest.mark.parametrize("cordon", [False, True])
+def test_what_was_violated_before_a_zone_was_lost_is_not_violated_by_the_loss_or_the_return(cordon: bool) -> None:
+    """Its cause stays unknown: the zone was empty while it was whole."""
+    empty = later(shop(a=3, b=3, c=0))
+    gone = later(cordoned(empty, "c-1")) if cordon else at_loss(empty)
+    back = later(replace(gone, nodes=with_nodes(empty, {"c-1": {"ready_since": gone.taken_at + SECOND}}).nodes))
+    for looks in ((empty, gone), (empty, gone, later(gone)), (empty, gone, back), (empty, gone, back, later(back))):
+        assert seen(*looks) is ViolationCause.UNKNOWN
+
+
+def test_a_limit_that_was_violated_before_a_zone_was_lost_is_not_counted_among_what_the_loss_violates() -> None:
+    """Nor is the constraint; of what the loss did violate, both are counted."""
+
+    def consequences(*looks: Snapshot) -> tuple[int, int]:
+        state = a_state(eager(groups=(THIRDS,)), looks[0].taken_at, since=NOW)
+        for look in looks:
+            state, _ = step(state, CycleDue(snapshot=look), look.taken_at)
+        assert state.cycle is not None
+        (loss,) = state.cycle.losses
+        return loss.consequences.constraints, loss.consequences.limits
+
+    empty = later(shop(a=3, b=3, c=0))
+    assert consequences(shop(a=3, b=3, c=0), empty, at_loss(empty)) == (0, 0)
+    gone = at_loss(EVEN)
+    moved = [structs.replace(pod, node="a-1") if pod.node == "c-1" else pod for pod in gone.pods]
+    assert consequences(EVEN, replace(gone, pods=moved)) == (1, 1)
+
+
+def test_without_a_memory_pods_that_are_older_than_a_loss_and_complete_show_that_it_is_no_cause() -> None:
+    """Where one is missing, is younger, or is on a lost node, the loss may have violated it."""
+    empty = later(shop(a=3, b=3, c=0))
+    gone = at_loss(empty)
+    assert report(gone).cause == "Unknown"
+    assert report(with_owners(gone, replicas=7)).cause == "NodeLost"
+    first, *rest = gone.pods
+    moved = structs.replace(first, created=gone.taken_at)
+    assert report(replace(gone, pods=(moved, *rest), taken_at=gone.taken_at + SECOND)).cause == "NodeLost"
+    held = at_loss(later(shop(a=4, b=4, c=1)))
+    assert report(held).cause == "NodeLost"
+    assert report(with_nodes(gone, {"c-1": {"lost_since": None}})).cause == "NodeLost", "nobody knows since when"
+
+
+def test_a_loss_that_ends_the_removal_of_a_node_is_the_cause_although_its_pods_went_first() -> None:
+    """An autoscaler taints a node, evicts its pods, and deletes it last."""
+    leaving = later(with_nodes(EVEN, {"c-1": {"taints": (taint("ToBeDeletedByClusterAutoscaler"),)}}))
+    drained = same_pods(leaving, "c-1", 1)
+    deleted = later(with_nodes(drained, {"c-1": {"ready": False}}))
+    assert seen(EVEN, leaving, drained, deleted) is ViolationCause.NODE_LOST
+    before = later(UNEVEN)
+    assert seen(UNEVEN, before, same_pods(later(leaving), "c-1", 1), later(deleted)) is ViolationCause.UNKNOWN
+
+
 def test_what_nothing_shows_is_unknown() -> None:
     """Also the first time that a controller looks."""
     assert report(UNEVEN).cause == "Unknown"
@@ -328,8 +387,20 @@ def test_a_change_is_a_cause_for_an_hour() -> None:
     assert observe_changes(memory, None, past, ())[0].at == past.taken_at
     many = Memory(changes=tuple(structs.replace(old, subject=f"w{number}") for number in range(MOST_CHANGES + 9)))
     assert len(observe_changes(many, None, EVEN, ())) == MOST_CHANGES
-    causes = {f"{number:05}": ViolationCause.ROLLOUT for number in range(MOST_STORED + 9)}
-    assert len(causes_to_store(causes)) == MOST_STORED
+
+
+def test_of_many_causes_those_that_are_known_are_stored_first() -> None:
+    """What nothing is known of is evaluated again in each cycle, which costs little."""
+    made = evaluate(UNEVEN, eager())
+    (unknown,) = made.causes
+
+    def kept(number: int) -> list[ViolationCause]:
+        causes = {f"{each:05}": ViolationCause.ROLLOUT for each in range(number)}
+        return [cause for _, cause in causes_to_store({**causes, **made.causes}, made.assessment, made.view, NO_MEMORY)]
+
+    assert made.causes[unknown] is ViolationCause.UNKNOWN
+    assert kept(MOST_STORED - 1).count(ViolationCause.UNKNOWN) == 1
+    assert kept(MOST_STORED + 9) == [ViolationCause.ROLLOUT] * MOST_STORED
 
 
 def limit_cause(snapshot: Snapshot, *, key: str = ZONE, memory: Memory = NO_MEMORY, **rule: Any) -> str | None:

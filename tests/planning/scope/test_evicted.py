@@ -86,5 +86,5 @@ def test_only_evictions_of_what_a_constraint_or_limit_concerns_are_stored() -> N
     for workload, kept in ((WEB, True), (Reference("default", "Deployment", "plain"), False)):
         known = memory(snapshot.taken_at, workload)
         made = evaluate(snapshot, policy(), memory=known)
-        after = update_memory(known, made.assessment, made.causes, made.plan, snapshot.taken_at)
+        after = update_memory(known, made.assessment, made.plan, snapshot.taken_at)
         assert after.evicted_by_others == (known.evicted_by_others if kept else ())

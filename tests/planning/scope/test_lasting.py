@@ -355,7 +355,7 @@ def test_a_component_waits_for_nodes_that_are_lost_and_come_back_only_once() -> 
         made = evaluate(snapshot, RULES, memory=Memory(node_changes=(change,)))
         assert isinstance(made.plan.components[0].refusal, Refusal)
         assert isinstance(made.plan.components[0].refusal, CountsInMotion)
-        later = update_memory(NO_MEMORY, made.assessment, made.causes, made.plan, snapshot.taken_at)
+        later = update_memory(NO_MEMORY, made.assessment, made.plan, snapshot.taken_at)
         assert len(later.settling) == stored
 
 

@@ -319,8 +319,7 @@ def test_a_budget_that_never_opens_is_said_while_nodes_settle(memory: Memory, ag
     (waiting,) = open_budget.plan.components
     assert (waiting.state, waiting.refusal) == (State.VIOLATED, component.first)
     stored = [
-        update_memory(memory, one.assessment, one.causes, one.plan, snapshot.taken_at).settling
-        for one in (evaluation, open_budget)
+        update_memory(memory, one.assessment, one.plan, snapshot.taken_at).settling for one in (evaluation, open_budget)
     ]
     assert stored[0] == stored[1]
 
@@ -388,7 +387,7 @@ def test_a_component_that_waits_for_a_node_that_has_changed_has_its_wait_stored(
         (Memory(domains_in_motion=(in_motion(),)), 0),
     ):
         made = evaluate(snapshot, RULES, memory=memory)
-        later = update_memory(memory, made.assessment, made.causes, made.plan, snapshot.taken_at)
+        later = update_memory(memory, made.assessment, made.plan, snapshot.taken_at)
         assert len(later.settling) == stored
 
 
