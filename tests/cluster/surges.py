@@ -1,12 +1,13 @@
 """Violated Deployments on the real control plane, side by side, and what the watch saw of their pods."""
 
-import json
 import random
 import threading
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, Self
+from urllib.parse import urlencode
 
 from rebalancer.planning.single_class.minimum import min_evictions
 from rebalancer.planning.steps.additions import addition_step
@@ -14,8 +15,11 @@ from rebalancer.planning.steps.tree_moves import TreeState
 from tests.control_plane.api import Api
 from tests.control_plane.layout import Workload, deployment, node, pdb, spread
 from tests.control_plane.manifests import HOSTNAME, ZONE
+from tests.control_plane.plane import ControlPlane
 from tests.control_plane.resources import Manifest
 from tests.control_plane.stages import NEVER_READY, READY_AFTER
+from tests.faults.history import PodChange
+from tests.faults.recorder import PodRecorder
 from tests.planning.states import CACHE, Counts, bounds, satisfied, state
 
 LOT: Final = "lot"
@@ -167,27 +171,34 @@ class Seen:
     most_alive: int
 
 
-def watch_pods(api: Api, begun: Mapping[str, Any], wanted: Mapping[str, int]) -> Mapping[str, Seen]:
-    """Replay all events of pods since they were listed as `begun`, with their resourceVersion."""
-    parameters = {"watch": "true", "resourceVersion": begun["metadata"]["resourceVersion"], "timeoutSeconds": "8"}
-    events = map(json.loads, api.stream("/api/v1/pods", parameters))
-    pods: dict[str, dict[str, bool]] = {name: {} for name in wanted}
-    for pod in begun["items"]:
-        if pod["metadata"]["namespace"] in pods:
-            pods[pod["metadata"]["namespace"]][pod["metadata"]["uid"]] = is_ready(pod)
-    seen = {name: Seen(sum(known.values()), len(known)) for name, known in pods.items()}
-    for event in events:
-        pod = event["object"]
-        space, uid = pod["metadata"].get("namespace", ""), pod["metadata"]["uid"]
-        if space not in seen:
-            continue
-        known = pods[space]
-        if event["type"] == "DELETED" or "deletionTimestamp" in pod["metadata"]:
-            known.pop(uid, None)
+@contextmanager
+def watching(plane: ControlPlane, lots: Iterable[Lot]) -> Iterator[Callable[[Lot], Seen]]:
+    """Watch the pods of lots for the time of a block; yield what says what was seen of each."""
+    with ExitStack() as stack:
+        recorders = {
+            lot.name: stack.enter_context(PodRecorder(plane, lot.name, urlencode({"app": lot.name}))) for lot in lots
+        }
+
+        def seen_of(lot: Lot) -> Seen:
+            recorder = recorders[lot.name]
+            assert not recorder.error, recorder.error
+            return _replay(recorder.changes, lot.wanted)
+
+        yield seen_of
+
+
+def _replay(changes: Iterable[PodChange], first: int) -> Seen:
+    """Return what was seen from the moment on at which all pods of the beginning are known."""
+    known: dict[str, bool] = {}
+    seen = Seen(first, first)
+    for number, change in enumerate(changes, start=1):
+        if change.gone or change.terminating:
+            known.pop(change.uid, None)
         else:
-            known[uid] = is_ready(pod)
-        seen[space].most_alive = max(seen[space].most_alive, len(known))
-        seen[space].least_ready = min(seen[space].least_ready, sum(known.values()))
+            known[change.uid] = change.ready
+        if number >= first:
+            seen.most_alive = max(seen.most_alive, len(known))
+            seen.least_ready = min(seen.least_ready, sum(known.values()))
     return seen
 
 

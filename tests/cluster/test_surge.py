@@ -14,7 +14,7 @@ from rebalancer.model.deletion_costs import DELETION_COST
 from rebalancer.model.reasons import Reason
 from tests.cluster.controller import NAMESPACE, USER, Controller, install, policy
 from tests.cluster.surge_rivals import Cost, Meter, by_descheduler, by_eviction, by_restart, finish, rows
-from tests.cluster.surges import Lot, Seen, Spoiler, draw_lots, unreachable_lots, watch_pods
+from tests.cluster.surges import Lot, Seen, Spoiler, draw_lots, unreachable_lots, watching
 from tests.cluster.test_observing import kubectl
 from tests.control_plane.api import wait_until
 from tests.control_plane.cleaning import Cleaner
@@ -49,14 +49,13 @@ def repair(
     """
     lay_out(plane, [part for lot in lots for part in lot.parts()], timeout=240)
     install(plane, "base", "evict", "surge")
-    begun = plane.api.request("GET", "/api/v1/pods")
     mark = plane.audit.mark()
     policy_text = surging(timeout="60s") if spoils_every < len(lots) else surging()
     spoiler = Spoiler(plane.api, {lot.name for lot in lots}, spoils_every)
-    with spoiler, Controller(plane, folder, policy_text) as controller:
+    with watching(plane, lots) as seen_of, spoiler, Controller(plane, folder, policy_text) as controller:
         wait_until(lambda: is_done(plane, lots), what="what is promised to be repaired", timeout=timeout, interval=1.0)
         ended = [(line["namespace"], line["ending"]) for line in controller.log("surge ended")]
-    seen = watch_pods(plane.api, begun, {lot.name: lot.wanted for lot in lots})
+        seen = {lot.name: seen_of(lot) for lot in lots}
     evictions = plane.audit.evictions(user=USER, since=mark)
     faults = [f"{len(evictions)} evictions"] if evictions else []
     faults += [

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from tests.cluster.controller import ACCOUNT, NAMESPACE, USER, install
-from tests.cluster.surges import Lot, draw_lots, watch_pods
+from tests.cluster.surges import Lot, draw_lots, watching
 from tests.cluster.test_surge import MOST, find_faults, is_done, surging
 from tests.control_plane.api import wait_until
 from tests.control_plane.layout import lay_out
@@ -77,7 +77,6 @@ def suffer(
     """Repair lots while the controller is killed; return after which requests it was."""
     lay_out(plane, [part for lot in lots for part in lot.parts()], timeout=120)
     install(plane, "base", "evict", "surge")
-    begun = plane.api.request("GET", "/api/v1/pods")
     mark = plane.audit.mark()
     killed = Killed(plane, folder, kills)
 
@@ -86,10 +85,10 @@ def suffer(
         return is_done(plane, lots)
 
     began = time.monotonic()
-    with killed.running():
+    with watching(plane, lots) as seen_of, killed.running():
         wait_until(done, what="what is promised to be repaired", timeout=timeout, interval=0.2)
+        seen = {lot.name: seen_of(lot) for lot in lots}
     print(f"killed {len(killed.after)} times in {time.monotonic() - began:.0f} s")
-    seen = watch_pods(plane.api, begun, {lot.name: lot.wanted for lot in lots})
     assert plane.audit.evictions(user=USER, since=mark) == []
     assert [fault for lot in lots for fault in find_faults(plane, lot, seen[lot.name])] == []
     assert any(lot.is_satisfied(lot.now(plane.api)) for lot in lots)
