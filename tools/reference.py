@@ -41,6 +41,8 @@ from rebalancer.model.nodes import DRAINING, LEAVING_TAINTS, UNSERVICEABLE_CONDI
 from rebalancer.model.reasons import Cause, FindingKind, Reason, State, ViolationCause
 from rebalancer.policy import Share, json_schema, team_json_schema
 from rebalancer.settings import Settings, flag_of, variable_of
+from rebalancer.surge.record import TRANSITIONS as SURGE_TRANSITIONS
+from rebalancer.surge.record import Phase
 from rebalancer.tracking.moves import TRANSITIONS
 from tools.chart import chart_files, value_rows
 from tools.dashboard import dashboard_text
@@ -406,6 +408,18 @@ def moves() -> str:
     return "\n".join(["```mermaid", *lines, "```", ""])
 
 
+def surges() -> str:
+    """Draw the life of a surge."""
+    lines = ["stateDiagram-v2", f"    [*] --> {Phase.MARKING}"]
+    lines += [
+        f"    {before} --> {after}: {when}"
+        for before, follows in SURGE_TRANSITIONS.items()
+        for after, when in follows.items()
+    ]
+    lines.append(f"    {Phase.UNMARKING} --> [*]")
+    return "\n".join(["```mermaid", *lines, "```", ""])
+
+
 def held_on_servers() -> str:
     """List the invariants that tests on real servers hold at every change, and these tests."""
     tests = marked("invariant")
@@ -466,13 +480,14 @@ PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "metrics": metrics,
     "alerts": alerts,
     "moves": moves,
+    "surges": surges,
     "way": drawing,
     "chart-values": chart_values,
     "lint-rules": lint_rules,
     "held-on-servers": held_on_servers,
     "caught-on-servers": caught_on_servers,
 }
-_OF_DESIGN: Final = frozenset({"moves", "way", "held-on-servers", "caught-on-servers"})
+_OF_DESIGN: Final = frozenset({"moves", "surges", "way", "held-on-servers", "caught-on-servers"})
 PAGES: Final[Mapping[str, frozenset[str]]] = {
     "docs/reference.md": frozenset(PARTS) - _OF_DESIGN - {"chart-values", "lint-rules"},
     "docs/design.md": _OF_DESIGN,

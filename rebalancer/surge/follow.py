@@ -1,9 +1,5 @@
 """What is to be done next for a surge, by its record and the cluster as it is: whoever leads, whatever has died.
 
-    Marking ──► Adding ──► Waiting ──► Removing ──► Unmarking ──► closed
-       │           ╰──────────┴──► TakingBack ──────────╯
-       ╰─────────────────────────────────────────────────╯ (nothing was added)
-
 Nothing is remembered but the record. `spec.replicas` is `count` before the scale-up and after the scale-down, and
 `count + added` in between; any other number is somebody else's, and stands. A phase is stored before what it does is
 written, so that a number can be told apart: in Adding it is not yet raised, in Waiting somebody has lowered it.
@@ -17,8 +13,6 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
-from msgspec import structs
-
 from rebalancer.model.deletion_costs import SURGE_COST, is_foreign
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
@@ -28,7 +22,6 @@ from rebalancer.surge.record import Ending, Phase, Surge
 
 CACHE_LAG: Final = 10.0
 """Seconds after the last mark: the ReplicaSet controller has seen it by then."""
-
 
 _SEEN: Final = "the ReplicaSet controller has seen the deletion costs"
 
@@ -186,12 +179,12 @@ def _find_ending(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime) -> A
 
 
 def _end(surge: Surge, ending: Ending) -> Store:
-    return Store(structs.replace(surge, phase=Phase.UNMARKING, ending=ending))
+    return Store(surge.enter(Phase.UNMARKING, ending=ending))
 
 
 def _give_up(surge: Surge, ending: Ending, now: datetime) -> Store:
     until = now + MARKED_WITHIN
-    return Store(structs.replace(surge, phase=Phase.TAKING_BACK, ending=ending, until=until))
+    return Store(surge.enter(Phase.TAKING_BACK, ending=ending, until=until))
 
 
 def _mark(surge: Surge, seen: _Seen) -> Act:
@@ -199,7 +192,7 @@ def _mark(surge: Surge, seen: _Seen) -> Act:
     if len(victims) < len(surge.victims) or not all(pod.ready for pod in victims):
         return _end(surge, Ending.VICTIM_GONE)
     unmarked = _find_unmarked(seen)
-    return Mark(unmarked, SURGE_COST) if unmarked is not None else Store(structs.replace(surge, phase=Phase.ADDING))
+    return Mark(unmarked, SURGE_COST) if unmarked is not None else Store(surge.enter(Phase.ADDING))
 
 
 def _find_unmarked(seen: _Seen) -> Pod | None:
@@ -209,7 +202,7 @@ def _find_unmarked(seen: _Seen) -> Pod | None:
 def _add(surge: Surge, seen: _Seen) -> Act:
     if seen.replicas == surge.count:
         return Scale(surge.count, surge.most)
-    return Store(structs.replace(surge, phase=Phase.WAITING))
+    return Store(surge.enter(Phase.WAITING))
 
 
 def _await_ready(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime, stood: Stood) -> Act:
@@ -222,14 +215,14 @@ def _await_ready(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime, stoo
         return _give_up(surge, Ending.UNMARKED, now)
     if stood.ready < rules.settle.total_seconds():
         return Wait("all pods have been Ready for repair.settle")
-    return Wait(_SEEN) if stood.marks < CACHE_LAG else Store(structs.replace(surge, phase=Phase.REMOVING))
+    return Wait(_SEEN) if stood.marks < CACHE_LAG else Store(surge.enter(Phase.REMOVING))
 
 
 def _remove(surge: Surge, seen: _Seen) -> Act:
     if seen.replicas == surge.most:
         # A pod that is not Ready any more would go in place of a marked one.
         if seen.find_unready():
-            return Store(structs.replace(surge, phase=Phase.WAITING))
+            return Store(surge.enter(Phase.WAITING))
         return Scale(surge.most, surge.count)
     if len(seen.living) > surge.count:
         return Wait("the surplus pods are deleted")
@@ -242,7 +235,7 @@ def _take_back(surge: Surge, seen: _Seen, stood: Stood) -> Act:
     A rollout waits for nothing: all these pods go by it.
     """
     if seen.replicas != surge.most:
-        return Store(structs.replace(surge, phase=Phase.UNMARKING))
+        return Store(surge.enter(Phase.UNMARKING))
     if not seen.is_rolled_out:
         changed = next(seen.find_changed_marks(), None)
         if changed is not None:

@@ -3,12 +3,12 @@
 All records are one text in a ConfigMap of their own, in which nothing else is stored and from which nothing is trimmed.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from rebalancer.model.moments import Moment
 from rebalancer.model.moves import Reference
@@ -35,6 +35,36 @@ class Phase(StrEnum):
     """The added pods are marked in place of the victims, and the workload is scaled down to what it had."""
     UNMARKING = "Unmarking"
     """Marks that are left are removed."""
+
+
+TRANSITIONS: Final[Mapping[Phase, Mapping[Phase, str]]] = {
+    Phase.MARKING: {
+        Phase.ADDING: "the victims are marked",
+        Phase.TAKING_BACK: "given up",
+        Phase.UNMARKING: "taken over",
+    },
+    Phase.ADDING: {
+        Phase.WAITING: "scaled up",
+        Phase.TAKING_BACK: "given up",
+        Phase.UNMARKING: "taken over",
+    },
+    Phase.WAITING: {
+        Phase.REMOVING: "all Ready for a while",
+        Phase.TAKING_BACK: "given up",
+        Phase.UNMARKING: "taken over",
+    },
+    Phase.REMOVING: {
+        Phase.WAITING: "a pod is not Ready",
+        Phase.TAKING_BACK: "given up",
+        Phase.UNMARKING: "scaled down, or taken over",
+    },
+    Phase.TAKING_BACK: {Phase.UNMARKING: "scaled down, or taken over"},
+    Phase.UNMARKING: {},
+}
+"""What follows each phase, and when. Taken over: replicas that somebody else has written, or an autoscaler.
+
+Given up: it has timed out, a rollout has begun, a victim is gone, or somebody does not want it any more.
+"""
 
 
 class Ending(Worded):
@@ -81,6 +111,11 @@ class Surge(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tru
     phase: Phase = Phase.MARKING
     ending: Ending | None = None
     approval: str = ""
+
+    def enter(self, phase: Phase, **changes: Any) -> "Surge":
+        """Return the record in the next phase; one that does not follow is a defect, and nothing is stored."""
+        assert phase in TRANSITIONS[self.phase], f"{phase} does not follow {self.phase}"
+        return structs.replace(self, phase=phase, **changes)
 
     @property
     def workload(self) -> Reference:

@@ -19,6 +19,7 @@ from rebalancer.surge.record import Ending, Phase
 from tests.build import a_cluster
 from tests.controller.simulated import skewed
 from tests.drawing import examples
+from tests.surge.build import a_surge
 from tests.surge.play import Play, Watched, pods, surging
 
 Counts = Sequence[Sequence[int]]
@@ -319,6 +320,12 @@ def test_two_leaders_at_once_do_not_scale_anything_twice(counts: Counts, most: i
     assert played.most_alive <= wanted + most
     assert replicas(played) == wanted
     assert_nothing_left(played)
+
+
+def test_a_phase_that_does_not_follow_is_never_entered() -> None:
+    """A defect stores nothing."""
+    with pytest.raises(AssertionError, match="Removing does not follow Marking"):
+        a_surge(phase=Phase.MARKING).enter(Phase.REMOVING)
 
 
 class Unread(Watched):

@@ -30,6 +30,8 @@ class SurgeMonitor:
         self.stored: Mapping[str, Surge] = {}
         """The stored records, by UID of the workload."""
         self.endings: Counter[Ending] = Counter()
+        self.taken: set[tuple[Phase, Phase]] = set()
+        """The transitions that were stored."""
         self.asked = {top.uid: top.replicas for top in self._tops()}
         self._ours = False
         self._changed_at: dict[str, float] = {}
@@ -65,6 +67,11 @@ class SurgeMonitor:
                 self.endings[one.ending or Ending.DONE] += 1
                 if one.phase is not Phase.UNMARKING:
                     self._breach(f"the record of {one.workload} is forgotten in phase {one.phase}")
+        self.taken |= {
+            (self.stored[uid].phase, one.phase)
+            for uid, one in now.items()
+            if uid in self.stored and self.stored[uid].phase is not one.phase
+        }
         self.stored = now
 
     def patched(self, patch: PodPatch) -> None:
