@@ -3,8 +3,8 @@
 Groups, limits, evictions and nodes are visited once each, and nothing is sorted but the nodes; only the lanes that are
 shown are written out. So a map of thousands of workloads takes little longer than finding the worst of them.
 
-A move has one number everywhere: that of its step in the Plan document, which all evictions of a repair share. An
-eviction under way that is still in the plan has that number, too; one that is not has none.
+A move has one number everywhere: that of its repair in the Plan document, `step`, which is no order. An eviction under
+way that is still in the plan has that number, too; one that is not has none.
 """
 
 from collections import Counter

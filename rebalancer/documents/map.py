@@ -146,7 +146,7 @@ class MapRule(CamelCaseStruct, frozen=True, kw_only=True):
 class MapMove(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A pod that moves, or is to: from `node` in `zone`, where its replacement may land.
 
-    `step` is the number of the plan's step, which all evictions of a repair share. It is left out of a blocked
+    `step` is the number of its repair in the plan, no order: repairs take turns. It is left out of a blocked
     eviction, and of one under way that the plan has no more. `reason` is what an eviction waits for. `landed` is the
     node that the replacement is on already. `toNodes` are the nodes on which it may land, left out where they are more
     than four or not known; `toZones` are the domains of the map's key, left out where they are not known.

@@ -112,7 +112,7 @@ class PreemptedPods(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class PlannedEviction(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """An eviction that may go now.
+    """An eviction that may go now. `step` is the number of its repair, no order: repairs take turns.
 
     `preempts`, only of a repair by preemption, are the outcomes of which one will be for its replacement. `added`, in a
     proposal, are the pods that a surge adds before the pod goes in a scale-down; 0 where it is evicted.
@@ -132,7 +132,7 @@ class PlannedEviction(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=
 
 
 class WaitingEviction(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """A planned eviction that waits; `for` is a reason. The steps of these follow those of the evictions that may go.
+    """A planned eviction that waits; `for` is a reason.
 
     The wait ends at `until`, or where no time can be known with the event `endsWith`; with neither it does not end by
     itself. `then` is what follows, this wait alone considered. `usual` is how long the last moves of the workload took,

@@ -119,6 +119,17 @@ def test_a_reason_is_one_line_and_the_rest_is_folded() -> None:
     assert opened.count("<details open>") == html.count("<details>") > 0
 
 
+def test_numbers_name_repairs_and_are_no_order() -> None:
+    """Admission lets another repair be first in each cycle; a pod of a full zone may be kept by a budget, too."""
+    html = view("repairing").html
+    assert "A number names a repair, here and on the map. It is no order" in section(html, "plan")
+    assert "<ol" not in section(html, "plan")
+    legend = html.partition('class="legend"')[2].partition("</p>")[0]
+    assert "landed, of repair 1" in legend
+    assert "kept by a budget" in legend
+    assert "step" not in legend
+
+
 def test_how_long_the_last_moves_took_is_said_where_the_end_of_a_move_is_awaited() -> None:
     """At the figure, at the move itself, and at each wait in the list of workloads and in the plan."""
     shown = view("repairing")

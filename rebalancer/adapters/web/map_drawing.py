@@ -438,7 +438,7 @@ def _describe(document: MapDocument, lane: MapLane, zones: Sequence[MapZone], *,
         for zone in zones
     )
     steps = "; ".join(
-        f"{'evicted' if move.step is None else f'step {move.step}'}: {move.pod} from {move.node}"
+        f"{'evicted' if move.step is None else f'repair {move.step}'}: {move.pod} from {move.node}"
         f" to {move.landed or ' or '.join(move.to_nodes or move.to_zones) or 'any feasible node'}"
         for move in (lane.moves if moves else ())
         if move.kind is not MoveKind.BLOCKED

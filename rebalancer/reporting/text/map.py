@@ -317,13 +317,13 @@ def _move_legend(moves: Sequence[MapMove], words: Words) -> Iterator[str]:
     if any(move.step is None and move.kind is MoveKind.MOVING for move in moves):
         yield f"> {words.flight}"
     if now is not None:
-        yield f">{now} {words.step}, step {now.strip('()')}"
+        yield f">{now} {words.step}, repair {now.strip('()')}"
     if later is not None:
-        yield f"{later} waits, step {later.strip('()')}"
+        yield f"{later} waits, repair {later.strip('()')}"
     if now or later:
         yield f"+{now or later} may land here"
     if any(move.kind is MoveKind.BLOCKED for move in moves):
-        yield "x stays above"
+        yield "x kept by a budget"
 
 
 def _make_labels(document: MapDocument) -> list[str]:

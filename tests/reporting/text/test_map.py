@@ -181,8 +181,8 @@ def test_the_map_of_a_repair() -> None:
         "! search | 3/2! >1  #   #   | 3/2! #1  #        | 0/2- +1  +1",
         "! tokens | 2/2      #   #   | 2/2      #4       | 0/2-         +4",
         "x cart   | 3/2! x   #   #   | 3/2! #x  #        | 0/2-",
-        "# pod   > evicted, not replaced yet   >1 moves now, step 1   3 waits, step 3",
-        "+1 may land here   x stays above   5/4! holds 5, at most 4",
+        "# pod   > evicted, not replaced yet   >1 moves now, repair 1   3 waits, repair 3",
+        "+1 may land here   x kept by a budget   5/4! holds 5, at most 4",
         "2/4- too few, has room   cord cordoned   down not ready",
         "3m36 takes no replacement for 3m36s",
     ]
@@ -231,7 +231,16 @@ def test_many_pods_are_numbers() -> None:
     assert "! web | 9/4! ###(12)*6" in text
     assert "##+(12)" in text
     assert "#*12" in text
-    assert "(12) waits, step 12" in text
+    assert "(12) waits, repair 12" in text
+
+
+def test_a_pod_that_a_budget_keeps_need_not_be_above_a_bound() -> None:
+    """The bound of its zone may be reached and no more, where a rule of another key is violated."""
+    blocked = structs.replace(move(1, "a-1", "c-1"), kind=MoveKind.BLOCKED, step=None)
+    text = drawn(structs.replace(repair(), lanes=(lane("web", {"a-1": 2, "b-1": 2}, 2, 2, blocked),)))
+    assert "2/2  #x" in text
+    assert "x kept by a budget" in text
+    assert "above" not in text
 
 
 @pytest.mark.parametrize(

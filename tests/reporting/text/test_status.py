@@ -126,7 +126,7 @@ def test_nothing_goes_on_where_nobody_leads() -> None:
     """What waited and was held is of the last cycle: no end of it is promised, nothing is next."""
     text = status_text(structs.replace(STATUS, lease=LeaseStatus(free_since=NOW), map=repair()), NOW)
     assert ">\xa0evicted,\xa0not\xa0watched" in text.replace(" ", "\xa0")
-    assert ">1 was next, step 1" in text
+    assert ">1 was next, repair 1" in text
     assert "\nWAITING IN THE LAST CYCLE\n" in text
     assert "\nHOLDS IN THE LAST CYCLE\nzone b since 2026-01-05 08:58:00Z (2m ago): DomainUnsettled: " in text
     assert "\nIN FLIGHT IN THE LAST CYCLE\n" in text
