@@ -35,7 +35,8 @@ class RateReached(Refusal):
     """A rate of the policy's budgets is used up; `left` is how long it allows no more, None where it allows none.
 
     `is_behind`: evictions of its own repair take all places of which it is known when they become free. `waiting` is
-    how many evictions wait for the same places, where these are fewer than those that may go at this time.
+    how many evictions wait for the same places, where these are fewer than those that may go at this time. The last of
+    them does not go before `last_at`.
     """
 
     reason = Reason.RATE_LIMITED
@@ -44,6 +45,7 @@ class RateReached(Refusal):
     left: timedelta | None = None
     is_behind: bool = False
     waiting: int = 0
+    last_at: datetime | None = None
 
     def _end(self) -> End:
         if self.is_behind:
@@ -60,7 +62,10 @@ class RateReached(Refusal):
     @property
     def timeless(self) -> str:
         said = f"budgets.{self.budget} allows {self.allowed}"
-        return f"{said}, and {plural(self.waiting, 'eviction')} wait for it" if self.waiting > 1 else said
+        if self.waiting < 2:
+            return said
+        last = f", the last not before {self.last_at:%Y-%m-%d %H:%M:%SZ}" if self.last_at is not None else ""
+        return f"{said}, and {plural(self.waiting, 'eviction')} wait for it{last}"
 
 
 _Places = tuple[str, int]
@@ -143,15 +148,28 @@ class Rates:
 
         None where no place becomes free then: another eviction of its step waits for one.
         """
-        sent, span, allowed = next(
-            (sent, window.span, allowed) for sent, window, allowed, name in self._rates_of(eviction) if name == budget
-        )
+        sent, span, allowed = self._find_rate(eviction, budget)
         places = budget, id(sent)
         if (places, left) not in self._free:
             ends = [at + span - self._now for at in sent]
             self._free[places, left] = allowed - sum(end > left for end in ends) if left in ends else None
         free = self._free[places, left]
         return (places, free) if free is not None else None
+
+    def find_last_turn(self, eviction: Eviction, budget: str, number: int) -> datetime:
+        """Return before when the last of so many evictions cannot go, as all share the rate of this one."""
+        sent, span, allowed = self._find_rate(eviction, budget)
+        free_at = deque(sorted(at + span for at in sent)[-allowed:])
+        turn = self._now
+        for _ in range(number):
+            turn = free_at.popleft() if len(free_at) >= allowed else turn
+            free_at.append(turn + span)
+        return turn
+
+    def _find_rate(self, eviction: Eviction, budget: str) -> tuple[Sequence[datetime], timedelta, int]:
+        """Return when evictions were sent that count for a rate of this eviction, for how long, and how many may."""
+        rates = self._rates_of(eviction)
+        return next((sent, window.span, allowed) for sent, window, allowed, name in rates if name == budget)
 
     def _places_taken(self, evictions: Iterable[Eviction]) -> Iterator[int]:
         """Yield the lists of times in which evictions take a place each."""
@@ -225,7 +243,7 @@ def queue(fates: Fates, rates: Rates) -> Fates:
 def count_waiting(fates: Fates, rates: Rates) -> Fates:
     """Say how many evictions wait for a rate where more have the same turn than it allows: each has it at the earliest.
 
-    Nobody is to read four times "in 40 s" of a rate that allows one.
+    Nobody is to read four times "in 40 s" of a rate that allows one: it is said, too, before when the last cannot go.
     """
     rows = list(fates.rows)
     lists: defaultdict[_Places, list[tuple[int, int, RateReached]]] = defaultdict(list)
@@ -238,9 +256,12 @@ def count_waiting(fates: Fates, rates: Rates) -> Fates:
                 lists[of].append((row, free, turn))
     for waiting in lists.values():
         times = sorted(turn.left for _, _, turn in waiting if turn.left)
+        first, _, turn_of_first = waiting[0]
+        last_at = rates.find_last_turn(rows[first].eviction, turn_of_first.budget, len(times))
         for row, free, turn in waiting:
             if turn.left and bisect_right(times, turn.left) > free:
-                rows[row] = Waits(rows[row].eviction, structs.replace(turn, waiting=len(times)))
+                shared = structs.replace(turn, waiting=len(times), last_at=last_at)
+                rows[row] = Waits(rows[row].eviction, shared)
     return Fates(tuple(rows))
 
 

@@ -23,6 +23,7 @@ from rebalancer.admission.admit import (
 from rebalancer.admission.guards import GuardState
 from rebalancer.admission.lasting import find_approved, outlast_component, outlast_waits
 from rebalancer.admission.pause import Pause
+from rebalancer.admission.rates import RateReached
 from rebalancer.admission.rights import Rights
 from rebalancer.admission.written import NOT_READ, Written
 from rebalancer.documents.status import StatusDocument
@@ -103,6 +104,8 @@ def _find_first(fates: Fates) -> Mapping[str, Refusal]:
 
 
 def _would_wait(refusal: Refusal) -> Refusal:
+    if isinstance(refusal, RateReached):
+        refusal = structs.replace(refusal, last_at=None)
     return refusal if refusal.end.is_never else WouldWait(refusal.reason, refusal.timeless)
 
 

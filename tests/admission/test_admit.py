@@ -531,7 +531,8 @@ def test_a_step_that_a_rate_refuses_gives_back_what_it_has_not_taken() -> None:
     context = AdmissionContext(policy=policy, mode=Mode.EVICT, now=now)
     alone = admit(with_evictions(made, evictions), snapshot, memory, context)
     assert alone.fates.going == ()
-    turn = RateReached("perMinute", 1, timedelta(seconds=45), waiting=2)
+    free = timedelta(seconds=45)
+    turn = RateReached("perMinute", 1, free, waiting=2, last_at=now + free + timedelta(minutes=1))
     assert turn in {one.refusal for one in alone.fates.kept}
 
 
@@ -552,10 +553,10 @@ def test_a_group_whose_replacement_was_not_placed_as_predicted_backs_off() -> No
     assert {one.refusal for one in admission.fates.kept} == {BackingOff(1, timedelta(minutes=5))}
 
 
-def play(allowed: int, sent: Sequence[int], waiting: int) -> list[int | None]:
-    """Return after how many seconds each that waits goes, second by second for a minute; None: later."""
+def play(allowed: int, sent: Sequence[int], waiting: int, *, seconds: int = 60) -> list[int | None]:
+    """Return after how many seconds each that waits goes, second by second for so many; None: later."""
     times, gone = list(sent), list[int | None]()
-    for second in range(61):
+    for second in range(seconds + 1):
         while len(gone) < waiting and sum(second - 60 < time for time in times) < allowed:
             times.append(second)
             gone.append(second)
@@ -596,7 +597,12 @@ def test_where_more_evictions_have_the_same_turn_than_the_rate_allows_it_is_said
         assert one.left is not None
         said_until_then = sum(other.left is not None and other.left <= one.left for other in turns)
         free = allowed - sum(end > one.left.seconds for end in taken)
-        shared = f"budgets.perMinute allows {allowed}, and {len(turns)} evictions wait for it"
+        *_, last = play(allowed, [end - 60 for end in taken], len(turns), seconds=600)
+        assert last is not None
+        shared = (
+            f"budgets.perMinute allows {allowed}, and {len(turns)} evictions wait for it, the last not before "
+            f"{now + timedelta(seconds=last):%Y-%m-%d %H:%M:%SZ}"
+        )
         assert one.timeless == (shared if said_until_then > free else f"budgets.perMinute allows {allowed}")
         assert str(one).endswith("at the earliest" if said_until_then > free else "left")
 

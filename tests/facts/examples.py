@@ -189,6 +189,7 @@ FURTHER: tuple[Fact, ...] = (
     WindowFull("shop", 2, 1, 1),
     WindowFull("shop", 1, 0, 1),
     RateReached("perMinute", 5, 40 * SECOND),
+    RateReached("perMinute", 1, 3 * SECOND, waiting=5, last_at=NINE),
     ReplacementMisplaced(CART, "web-1", (), (), NINE),
     BreakerOpen((_excess(BreakerCause.UNREADY_ZONE, 2, 3, 50, zone="c"),), NINE + MINUTE, 5 * MINUTE),
     BreakerOpen(
