@@ -107,5 +107,6 @@ def test_killed_at_each_change_of_the_replicas(cluster: ControlPlane, tmp_path: 
 def test_killed_after_every_write_of_three_repairs(cluster: ControlPlane, tmp_path: Path) -> None:
     """Each of the records, of the marks and of the replicas: no process lives for two of them."""
     after = suffer(cluster, tmp_path, draw_lots(3, seed=6, most=MOST, pods=10), lambda _: True, timeout=3000)
-    assert len(after) > 3 * 12
+    # Of each surge: five records or more, one mark or more, and two changes of the replicas.
+    assert len(after) >= 3 * 8
     assert {request.split()[1] for request in after} == {"configmaps", "pods", SCALES}
