@@ -141,13 +141,20 @@ def from_now(moment: datetime, now: datetime) -> str:
     return f"in {left} ({moment:%Y-%m-%d %H:%M:%SZ})"
 
 
+def wait_until(until: datetime, now: datetime) -> str:
+    """Say when a wait ends: in how long, or with the next cycle where its moment has passed, which starts none."""
+    if get_known_time(now) is None or until > now:
+        return from_now(until, now)
+    return f"with the next cycle (due at {until:%Y-%m-%d %H:%M:%SZ})"
+
+
 def end_text(
     until: datetime | None, ends_with: str, now: datetime, usual: _Took | None = None, *, verb: str = "goes on"
 ) -> str:
     """Say when a wait ends; `usual` is how long the last moves took. Begins with a verb."""
     if until is not None:
         # Another wait may follow, and of several that end then the rates let only some go.
-        return f"{verb} {from_now(until, now)}" + (_EARLIEST if verb == "goes on" else "")
+        return f"{verb} {wait_until(until, now)}" + (_EARLIEST if verb == "goes on" else "")
     if not ends_with:
         return "does not end by itself"
     # A span is an event where it is not known when it was said.

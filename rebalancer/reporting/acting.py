@@ -104,6 +104,23 @@ def goes_on(status: StatusDocument) -> bool:
     return runs(status) and (status.lease is None or status.lease.unread_since is None)
 
 
+def is_of_last_leader(status: StatusDocument) -> bool:
+    """Return whether a leader that has not ended a cycle yet has left what the last one stored."""
+    lease = status.lease
+    return lease is not None and bool(lease.holder) and lease.unread_since is None and lease.holder != status.leader
+
+
+def describe_stored(status: StatusDocument, now: datetime) -> str:
+    """Say as of when all of a status is that no running leader has stored; "" where one has, or nothing is stored."""
+    last = status.last_cycle
+    if last is None or (goes_on(status) and not is_of_last_leader(status)):
+        return ""
+    at = f"{last:%Y-%m-%d %H:%M:%SZ} ({ago(last, now)})"
+    if is_of_last_leader(status):
+        return f"What follows is of the last leader's last cycle, {at}: the new leader has not ended one yet."
+    return f"What follows is of the last cycle, {at}."
+
+
 def moving_word(status: StatusDocument) -> str:
     """Say what the pods in flight are: they move only as long as somebody follows them."""
     return "moving" if goes_on(status) else "evicted, not watched"
@@ -164,7 +181,7 @@ def find_trouble(status: StatusDocument, now: datetime) -> str:
         return ""
     if lease.unread_since is not None:
         return f"mode {status.mode}, but {_describe_silence(lease, now)}"
-    if lease.holder != status.leader:
+    if is_of_last_leader(status):
         return f"mode {status.mode}, but it has not ended a cycle yet"
     late = max(_LATE, _LATE_INTERVALS * timedelta(seconds=status.policy.interval_seconds))
     is_late = status.paused is None and last is not None and now - last > late

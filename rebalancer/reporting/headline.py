@@ -13,7 +13,7 @@ from rebalancer.documents.waits import HoldStatus, RepairWait
 from rebalancer.model.modes import Mode
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_rest, name_list, plural, short_key, shorten_keys
-from rebalancer.reporting.acting import describe_missing_rights, find_hindrance
+from rebalancer.reporting.acting import describe_missing_rights, find_hindrance, is_of_last_leader
 
 NOT_NOW: Final = "cannot be repaired now"
 """What is said of a violation that evictions do not repair as things are; its reason names the way out."""
@@ -106,6 +106,8 @@ def headline(status: StatusDocument, figures: Figures | None, now: datetime) -> 
         return Headline(Sign.PAUSE, f"Paused{by} {end}")
     if figures is None:
         return Headline(Sign.NOTE, "The first cycle has not ended yet")
+    if is_of_last_leader(status):
+        return Headline(Sign.NOTE, "A new leader has not ended a cycle yet")
     return _hindrance(status, figures) or _repair(status, figures, now) or _rest(status, figures)
 
 

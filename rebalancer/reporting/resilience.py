@@ -21,8 +21,8 @@ def _name_keys(status: ResilienceStatus) -> str:
     return " or ".join(short_key(key) for key in status.keys)
 
 
-def resilience_sentences(status: ResilienceStatus, now: datetime) -> Iterator[str]:
-    """Yield what holds of all workloads, what is not known, and why."""
+def resilience_sentences(status: ResilienceStatus, now: datetime, *, is_led: bool) -> Iterator[str]:
+    """Yield what holds of all workloads, what is not known, and why; `is_led`: a controller runs, and computes it."""
     if status.as_of is not None:
         yield (
             f"As of {status.as_of:%Y-%m-%d %H:%M:%SZ} ({ago(status.as_of, now)}) {status.holding} of "
@@ -30,12 +30,21 @@ def resilience_sentences(status: ResilienceStatus, now: datetime) -> Iterator[st
             f"{_name_keys(status)} were lost."
         )
     if status.not_computed:
-        yield f"Not computed yet: {plural(status.not_computed, 'workload')}."
+        yield _describe_not_computed(status, is_led=is_led)
     if status.domains_left_out:
         domains = plural(status.domains_left_out, "domain")
         yield f"Not computed: the loss of {domains}, those with fewest pods of keys that have more than a hundred."
     if status.problem:
         yield f"It cannot be computed: {status.problem}."
+
+
+def _describe_not_computed(status: ResilienceStatus, *, is_led: bool) -> str:
+    workloads = plural(status.not_computed, "workload")
+    if not is_led:
+        return f"Not computed: {workloads}, as no controller runs; rebalancer resilience computes it now."
+    if status.as_of is None and not status.problem:
+        return f"Being computed: {workloads}; a new leader begins soon after its first cycle."
+    return f"Not computed yet: {workloads}."
 
 
 def worst_rows(status: ResilienceStatus) -> Sequence[Sequence[str]]:

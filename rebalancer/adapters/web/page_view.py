@@ -27,7 +27,7 @@ from rebalancer.documents.map import NodeState, node_word
 from rebalancer.documents.nodes import NodeEntry
 from rebalancer.documents.overview import ROWS, VIOLATIONS, FacetEntry, RowState, WorkloadRow
 from rebalancer.documents.page import PageDocument
-from rebalancer.documents.phrases import ago, domains_text, from_now, past_moves, took_text
+from rebalancer.documents.phrases import ago, domains_text, from_now, past_moves, took_text, wait_until
 from rebalancer.documents.report import ReportedConstraint, ReportedLimit
 from rebalancer.documents.status import MoveEntry
 from rebalancer.documents.waits import LikelyDomains, RepairWait, shorten
@@ -42,6 +42,7 @@ from rebalancer.reporting.acting import (
     goes_on,
     moving_word,
     policy_source,
+    runs,
     slow_start_text,
 )
 from rebalancer.reporting.headline import (
@@ -379,7 +380,8 @@ class PageView:
     def resilience(self) -> Resilience | None:
         """What is lost with a domain, None where nothing of it is computed."""
         status = self._page.status.resilience
-        said = [*resilience_sentences(status, self._now)] if status is not None else []
+        is_led = runs(self._page.status)
+        said = [*resilience_sentences(status, self._now, is_led=is_led)] if status is not None else []
         return Resilience(loss_title(status), said, worst_rows(status)) if status is not None and said else None
 
     @cached_property
@@ -428,7 +430,7 @@ class PageView:
         figures, link = overview.figures, self._address.filter
         constraints = f"{figures.violated_constraints} of {plural(figures.constraints, 'constraint')}"
         limits = f"{figures.violated_limits} of {plural(figures.limits, 'limit')}"
-        next_at = figures.next_at if self._goes_on else None
+        next_at = figures.next_at if self._goes_on and figures.next_at and figures.next_at > self._now else None
         what = "a wait ends" if figures.may_go_sooner else "the next"
         following = f"{what} {from_now(next_at, self._now)}" if next_at is not None else ""
         moving = self._page.status.in_flight
@@ -580,7 +582,7 @@ class PageView:
             then = f"then {wait.then.pod} from {wait.then.node or 'no node'} to {domains_text(wait.then.domains)}"
         beside = [then] if then else []
         if wait.until is not None:
-            text, _, clock = from_now(wait.until, self._now).partition(" (")
+            text, _, clock = wait_until(wait.until, self._now).partition(" (")
             return Ends(text, [f"{clock.removesuffix(')')} at the earliest", *beside] if clock else beside)
         if not wait.ends_with:
             return Ends("does not end by itself", beside)
@@ -738,7 +740,7 @@ class PageView:
             first = together[0]
             when = first.ends_with
             if first.until is not None:
-                when = f"{from_now(first.until, self._now)} at the earliest"
+                when = f"{wait_until(first.until, self._now)} at the earliest"
             when = (when or "does not end by itself") if self._goes_on else self._leaderless
             moves = [Move(f"{one.namespace}/{one.pod}", _route(one.node, one.then.domains)) for one in together]
             line = f"{reason}, {past_moves(first.usual)}" if first.usual is not None else reason

@@ -12,6 +12,7 @@ from rebalancer.model.words import format_rest, plural
 from rebalancer.reporting.acting import (
     describe_controller,
     describe_policy_problem,
+    describe_stored,
     describe_unwatched,
     goes_on,
     moving_word,
@@ -68,9 +69,11 @@ def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLA
     }
     named = [f"Cluster: {status.cluster}"] if status.cluster else []
     texts = (*named, f"Controller: {describe_controller(status, now)}")
+    stored = describe_stored(status, now)
     head = [layout.heading(line) for text in texts for line in layout.wrap(text)]
     if status.page_command:  # in one line: it is to be copied
         head.append(f"Page: {status.page_command}, then http://localhost:{status.page_port}")
+    head += layout.wrap(stored) if stored else []
     parts = [
         [*head, *_figures(status, now, layout), *(line for text in _facts(status) for line in layout.wrap(text))],
         map_lines(status.map, layout, _map_words(status, now)) if status.map is not None else [],
@@ -99,7 +102,8 @@ def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLA
 def _resilience_lines(status: StatusDocument, now: datetime, layout: TextLayout) -> list[str]:
     if status.resilience is None:
         return []
-    said = [line for text in resilience_sentences(status.resilience, now) for line in layout.wrap(text)]
+    sentences = resilience_sentences(status.resilience, now, is_led=runs(status))
+    said = [line for text in sentences for line in layout.wrap(text)]
     rows = worst_rows(status.resilience)
     return (
         [layout.heading(loss_title(status.resilience).upper()), *said, *(layout.table(COLUMNS, rows) if rows else [])]

@@ -6,6 +6,8 @@ import pytest
 from msgspec import structs
 
 from rebalancer.documents.document import WorkloadName
+from rebalancer.documents.overview import Figures
+from rebalancer.documents.resilience_status import ResilienceStatus
 from rebalancer.documents.status import (
     BlockedNamespace,
     BreakerStatus,
@@ -189,6 +191,76 @@ def test_the_breaker_ends_at_the_earliest_at_its_time() -> None:
     assert hold_sentence(structs.replace(hold, reason=Reason.PAUSED), NOW).endswith(
         "; ends in 3m (2026-01-05 09:03:00Z)"
     )
+
+
+def test_what_has_waited_until_a_moment_that_has_passed_goes_on_with_the_next_cycle() -> None:
+    """No cycle begins at the end of a hold: it is never said to end in 0s."""
+    after = NOW + timedelta(minutes=3, seconds=27)
+    assert hold_sentence(STATUS.holds[0], after).endswith("; ends with the next cycle (due at 2026-01-05 09:03:00Z)")
+    breaker = structs.replace(STATUS.holds[0], reason=Reason.BREAKER_OPEN)
+    assert hold_sentence(breaker, after).endswith(
+        "; ends with the next cycle (due at 2026-01-05 09:03:00Z) at the earliest"
+    )
+    said = "goes on with the next cycle (due at 2026-01-05 09:03:36Z) at the earliest, then db-3 from b-1 to zone c"
+    assert said in wait_sentence(STATUS.waits[0], NOW + timedelta(minutes=4))
+
+
+def test_what_the_last_leader_has_stored_is_said_to_be_of_its_last_cycle() -> None:
+    """Of a new leader that has not ended a cycle, and where nobody leads; of who leads nothing is said."""
+    figures = Figures(
+        workloads=27,
+        violated=7,
+        constraints=3,
+        violated_constraints=2,
+        limits=0,
+        violated_limits=0,
+        moving=2,
+        waiting=1,
+        next_at=None,
+        unrepairable=0,
+        blocked=0,
+    )
+    known = structs.replace(STATUS, figures=figures)
+    cycle = "2026-01-05 08:59:48Z (12s ago)"
+    taken_over = status_text(structs.replace(known, lease=LeaseStatus(holder="rebalancer-new")), NOW)
+    assert (
+        f"\nWhat follows is of the last leader's last cycle, {cycle}: the new leader has not ended one yet.\n"
+        in taken_over
+    )
+    assert "\nA new leader has not ended a cycle yet\n" in taken_over
+    assert "Repairing" not in taken_over
+    assert f"\nWhat follows is of the last cycle, {cycle}.\n" in status_text(
+        structs.replace(known, lease=LeaseStatus(free_since=NOW)), NOW
+    )
+    led = status_text(structs.replace(known, lease=LeaseStatus(holder=STATUS.leader)), NOW)
+    assert "What follows" not in led
+    assert "Repairing: 2 pods are moving" in led
+
+
+def test_a_lost_zone_is_computed_by_a_controller_that_runs() -> None:
+    """By a new one soon; where none runs, a command does it."""
+    unknown = ResilienceStatus(
+        keys=("topology.kubernetes.io/zone",),
+        as_of=None,
+        workloads=0,
+        holding=0,
+        not_computed=15,
+        domains_left_out=0,
+        problem="",
+        losses=(),
+    )
+
+    def said(lease: LeaseStatus, **fields: object) -> str:
+        text = status_text(structs.replace(STATUS, lease=lease, resilience=structs.replace(unknown, **fields)), NOW)
+        return text.partition("IF A ZONE IS LOST\n")[2].partition("\n\n")[0]
+
+    led, free = LeaseStatus(holder=STATUS.leader), LeaseStatus(free_since=NOW)
+    nobody = "Not computed: 15 workloads, as no controller runs; rebalancer resilience computes it now."
+    assert said(free) == nobody
+    assert said(led) == "Being computed: 15 workloads; a new leader begins soon after its first cycle."
+    assert said(led, as_of=NOW, workloads=9).endswith("\nNot computed yet: 15 workloads.")
+    assert said(free, as_of=NOW, workloads=9).endswith(f"\n{nobody}")
+    assert said(led, problem="it was killed").startswith("Not computed yet: 15 workloads.\n")
 
 
 def test_each_wait_has_its_end_and_what_follows() -> None:
