@@ -16,7 +16,7 @@ from typing import Any, Final
 import pytest
 
 from tests.cluster.controller import USER, Controller, hide, install, policy, rebalancer
-from tests.cluster.test_namespaces import STATUS, limit_pods
+from tests.cluster.test_namespaces import ALL_AT_ONCE, STATUS, limit_pods
 from tests.control_plane.api import Api, wait_until
 from tests.control_plane.layout import (
     Workload,
@@ -292,7 +292,7 @@ def test_a_pod_that_ends_within_a_long_grace_period_is_no_lost_move(cluster: Con
         pod["metadata"]["finalizers"] = ["example.com/handover"]
     lay_out(cluster, [*nodes(NODES), slow, *(skewed(f"web-{n}", "shop", number=n) for n in range(4))], timeout=120)
     access = ("--kubeconfig", str(cluster.kubeconfig()), "--policy", str(tmp_path / "policy.yaml"))
-    with Controller(cluster, tmp_path, policy("Observe", interval="10s")) as controller:
+    with Controller(cluster, tmp_path, policy("Observe", interval="10s", budgets=ALL_AT_ONCE)) as controller:
         controller.wait_for("cycle")
         planned = json.loads(rebalancer("plan", "-n", "shop", "-o", "json", *access).stdout)
         (named,) = [one["message"] for one in planned["evictions"] if one["pod"].startswith("db")]
