@@ -87,7 +87,6 @@ def test_where_pods_are_to_be_added_first_nothing_is_evicted_for_any_other_reaso
     """To make smaller what no placement satisfies, for a preferred term, or by preemption."""
     shrunk = a_cluster("ab", 1)
     shrunk.deployment("web", on={"a-1": 5, "b-1": 1}, spread={ZONE: 3})
-    shrunk = shrunk.snapshot()
     limits = """groups:
 - name: web
   selector: {}
@@ -95,7 +94,7 @@ def test_where_pods_are_to_be_added_first_nothing_is_evicted_for_any_other_reaso
 """
     preferring, crowded_out = own([3, 0]).snapshot(), crowded().snapshot()
     for snapshot, evicting in (
-        (shrunk, a_policy(limits)),
+        (shrunk.snapshot(), a_policy(limits)),
         (preferring, acting()),
         (crowded_out, preempting()),
     ):
