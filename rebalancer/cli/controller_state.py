@@ -193,6 +193,17 @@ def read_map_policy(transport: Transport, namespace: str, name: str) -> MapPolic
     return MapPolicy(policy, config_map.data)
 
 
+_UNREAD: Final = "cannot be read"
+_INVALID: Final = "is invalid"
+
+
+class _Problem(NamedTuple):
+    """What is wrong with the policy that people have written, and why."""
+
+    what: str
+    why: str
+
+
 class PolicyInForce(NamedTuple):
     """The policy by which the controller of a cluster acts, in the ConfigMap `place`, if it is not the shipped one.
 
@@ -239,13 +250,25 @@ def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
             return PolicyInForce(valid, last, doubt, sure=True, missing=missing, written=place)
     doubt = unread
     if problem:
-        which = f"in {place}" if is_led else f"of the next controller, {place},"
-        doubt = f"the policy {which} cannot be read: {problem}"
+        doubt = f"the policy in {place} {problem.what}: {problem.why}" if is_led else _describe_next(place, problem)
     elif status is not None and not sure:
         doubt = _doubt_other(status.policy, place, is_led=is_led, is_written=found is not None)
     if doubt and found is None:
         doubt += "; the shipped policy is used: give the controller's with --policy"
     return PolicyInForce(place, found, doubt, sure, missing, written=place)
+
+
+def doubt_next_policy(transport: Transport, namespace: str, status: StatusDocument) -> str:
+    """Say that the policy with which the next controller begins is invalid, "" where it is not, or one runs."""
+    if runs(status):
+        return ""
+    place = _find_policy_map(status, namespace)
+    _, problem = _read_written(transport, place)
+    return _describe_next(place, problem) if problem is not None and problem.what == _INVALID else ""
+
+
+def _describe_next(place: ConfigMapPolicy, problem: _Problem) -> str:
+    return f"the policy of the next controller, {place}, {problem.what}: {problem.why}"
 
 
 def _doubt_other(acts_by: PolicyStatus, place: ConfigMapPolicy, *, is_led: bool, is_written: bool) -> str:
@@ -257,25 +280,29 @@ def _doubt_other(acts_by: PolicyStatus, place: ConfigMapPolicy, *, is_led: bool,
     return f"{acts} by policy {acts_by.hash} ({acts_by.source}), not by {place}, {why}"
 
 
-def _doubt_written(status: StatusDocument, place: ConfigMapPolicy, problem: str) -> str:
+def _doubt_written(status: StatusDocument, place: ConfigMapPolicy, problem: _Problem | None) -> str:
     """Say why what people have written is not used, but what the controller has stored; `status` has who leads."""
-    written = f"the policy in {place} cannot be read ({problem})" if problem else f"there is no policy in {place}"
+    written = f"there is no policy in {place}"
+    if problem is not None:
+        written = f"the policy in {place} {problem.what} ({problem.why})"
     if not runs(status):
         return f"{written}, and no controller runs; the last valid one is used here, as a controller has stored it"
     if not (status.policy.valid or status.policy.missing):
-        written = f"the controller refuses the policy in {place} ({problem or status.policy.error})"
+        written = f"the controller refuses the policy in {place} ({problem.why if problem else status.policy.error})"
     return f"{written}; the last valid one is in force, and used here, as the controller has stored it"
 
 
-def _read_written(transport: Transport, place: ConfigMapPolicy) -> tuple[MapPolicy | None, str]:
+def _read_written(transport: Transport, place: ConfigMapPolicy) -> tuple[MapPolicy | None, _Problem | None]:
     """Return what people have written there, None if nothing; or why it cannot be read."""
     try:
-        return read_map_policy(transport, place.namespace, place.name), ""
+        return read_map_policy(transport, place.namespace, place.name), None
     except RequestRefused as error:
         right = f"; {VIEW}" if error.status == 403 else ""
-        return None, f"{error.details.get('message', error)}{right}"
-    except (LookupError, PolicyError) as error:
-        return None, str(error.args[0]) if isinstance(error, LookupError) else str(error)
+        return None, _Problem(_UNREAD, f"{error.details.get('message', error)}{right}")
+    except LookupError as error:
+        return None, _Problem(_UNREAD, str(error.args[0]))
+    except PolicyError as error:
+        return None, _Problem(_INVALID, str(error))
 
 
 def _find_last_valid(

@@ -93,7 +93,7 @@ class ReadPolicy:
         """Say which it is; where no controller runs, that the last one acted by it, or has stored it."""
         place = self.location or "shipped"
         if self.looked_in:
-            lacks = "none is" if self.missing else "none can be read"
+            lacks = "none is" if self.missing else "no valid one can be read"
             place = f"shipped, {lacks} in namespace {self.looked_in}"
         if not self.in_force:
             return place

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from rebalancer.adapters.kubernetes.configmaps import STATUS, ControlMap, find_pause
 from rebalancer.adapters.kubernetes.transport import ClusterError, Transport, connect
-from rebalancer.cli.controller_state import read_lease, read_status, warn_of_clock
+from rebalancer.cli.controller_state import doubt_next_policy, read_lease, read_status, warn_of_clock
 from rebalancer.cli.elsewhere import list_elsewhere, repeat_command
 from rebalancer.cli.errors import CliError, Exit, warn
 from rebalancer.cli.options import FORMATS, add_color_argument
@@ -62,6 +62,7 @@ def run(args: argparse.Namespace) -> int:
         if not args.watch:
             status = _read(transport, settings.namespace, args)
             warn_of_clock(transport)
+            warn(filter(None, [doubt_next_policy(transport, settings.namespace, status)]))
             sys.stdout.write(_show(status, leaders_time(status, transport.now()), args))
         elif args.output == "table" and can_redraw():
             with redrawing() as redraw:

@@ -87,6 +87,7 @@ def test_it_is_that_which_the_controller_names(server: ApiServer, capsys: pytest
 
 USED = "the shipped policy is used: give the controller's with --policy"
 UNREADABLE = f"the policy in {PLACE} cannot be read: "
+INVALID = f"the policy in {PLACE} is invalid: "
 ACTS = f"the controller acts by policy {{}} (/etc/rebalancer/policy.yaml), not by {PLACE}, which "
 
 
@@ -97,11 +98,11 @@ ACTS = f"the controller acts by policy {{}} (/etc/rebalancer/policy.yaml), not b
         (None, None, ""),
         (OWN, None, ""),
         (None, default_policy().hash, ""),
-        (f"{HEAD}mode: 1\n", None, f"{UNREADABLE}{PLACE}:3: mode: found 1"),
+        (f"{HEAD}mode: 1\n", None, f"{INVALID}{PLACE}:3: mode: found 1"),
         (403, None, f"{UNREADABLE}scripted answer 403; the ClusterRole rebalancer-view has the right; {USED}"),
         (403, HASH, f"{UNREADABLE}scripted answer 403; the ClusterRole rebalancer-view has the right; {USED}"),
         (500, HASH, f"{UNREADABLE}scripted answer 500; {USED}"),
-        (f"{HEAD}mode: 1\n", HASH, f"{UNREADABLE}{PLACE}:3: mode: found 1"),
+        (f"{HEAD}mode: 1\n", HASH, f"{INVALID}{PLACE}:3: mode: found 1"),
         (None, HASH, f"{ACTS.format(HASH)}is not there; {USED}"),
         (OWN, "0123", f"{ACTS.format('0123')}it has not read yet or refuses, see rebalancer status"),
     ],
@@ -127,7 +128,7 @@ def test_where_it_may_be_another_it_is_said(
     if command[0] in {"plan", "report"}:
         assert (", the controller's)" in out) == (acts is not None and not doubt)
         assert ("none is in namespace" in out) == (stored is None)
-        assert ("none can be read in namespace" in out) == ("cannot be read" in doubt)
+        assert ("no valid one can be read in namespace" in out) == doubt.startswith((UNREADABLE, INVALID))
 
 
 VALID = "/api/v1/namespaces/rebalancer-system/configmaps/rebalancer-policy-valid"
@@ -144,7 +145,7 @@ def test_while_what_is_written_is_refused_the_last_valid_one_is_taken(
     server.put(VALID, data={"policy.yaml": OWN})
     acts_by(server, HASH)
     _, _, err = run(capsys, *command)
-    said = f"the policy in {PLACE} cannot be read (" if written is not None else f"there is no policy in {PLACE}"
+    said = f"the policy in {PLACE} is invalid (" if written is not None else f"there is no policy in {PLACE}"
     assert f"warning: {said}" in err
     acts_by(server, HASH, valid=False)
     _, out, err = run(capsys, *command)
@@ -175,7 +176,7 @@ def test_where_no_controller_runs_no_policy_is_said_to_be_in_force(
     assert "polic" not in run(capsys, *command)[2]
     server.put(VALID, data={"policy.yaml": f"{HEAD}mode: 1\n"})
     server.put(POLICY, data={"policy.yaml": f"{HEAD}mode: 1\n"})
-    assert f"warning: the policy of the next controller, {PLACE}, cannot be read: " in run(capsys, *command)[2]
+    assert f"warning: the policy of the next controller, {PLACE}, is invalid: " in run(capsys, *command)[2]
 
 
 def test_where_no_controller_runs_the_policy_is_the_last_controllers(

@@ -30,6 +30,8 @@ from tests.controller.simulated import Simulation, eager
 from tests.planning.clusters import returned
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/rebalancer-system/leases/rebalancer"
+POLICY = "configmap:rebalancer-system/rebalancer-policy"
+POLICY_PATH = "/api/v1/namespaces/rebalancer-system/configmaps/rebalancer-policy"
 MAP = "/api/v1/namespaces/rebalancer-system/configmaps/rebalancer-status"
 
 
@@ -221,6 +223,31 @@ def test_without_a_leader_the_pause_is_that_which_stands(server: ApiServer, caps
     server.answers.pop(("GET", CONTROL))
     server.put(CONTROL, data={})
     assert shown()[1] == "old", "a controller that runs says itself what it has read"
+
+
+def test_without_a_leader_an_invalid_policy_of_the_next_controller_is_said(
+    server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The stored status has that of the last cycle; what may not be read is not said to be invalid."""
+    show(server, written(working()))
+    said = f"warning: the policy of the next controller, {POLICY}, is invalid: {POLICY}:3: mode: found 1"
+
+    def warned(lease: dict[str, Any], policy: str | int) -> bool:
+        lead(server, lease)
+        if isinstance(policy, str):
+            server.put(POLICY_PATH, data={"policy.yaml": policy})
+        else:
+            server.answers["GET", POLICY_PATH] = policy
+        assert entry.main(["status"]) == Exit.FINE
+        text = capsys.readouterr().err
+        assert (said in text) == ("policy" in text)
+        return said in text
+
+    head = "apiVersion: rebalancer.dev/v1alpha1\nkind: RebalancePolicy\n"
+    assert warned(FREED, f"{head}mode: 1\n")
+    assert not warned(FREED, f"{head}mode: Evict\n")
+    assert not warned(held(), f"{head}mode: 1\n"), "a controller that runs says itself what it refuses"
+    assert not warned(FREED, 403)
 
 
 def seen(line: str) -> str:

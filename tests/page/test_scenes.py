@@ -15,6 +15,7 @@ from rebalancer.adapters.web.page import page_routes
 from rebalancer.adapters.web.routes import Request
 from rebalancer.controller.status import status_document
 from rebalancer.documents.document import to_json
+from rebalancer.documents.overview import RowState
 from rebalancer.documents.page import PageDocument
 from rebalancer.reporting.text.status import status_text
 from tests.page.scenes import CLUSTER, SCENES, ZONES, read, scenes
@@ -94,6 +95,18 @@ def test_what_all_findings_of_a_kind_advise_stands_once() -> None:
     findings = section(view("lost-zone").html, "findings")
     assert findings.count("eu-west-1b has no node") > 1
     assert findings.count("Add a node in eu-west-1b, or list it in topology.ignore of the policy") == 1
+
+
+def test_what_no_eviction_repairs_does_not_end_by_itself_as_status_says() -> None:
+    """A limit that no placement satisfies has no repair that could wait."""
+    overview = read(scenes()["lost-zone"]).overview
+    assert overview is not None
+    rows = overview.rows
+    assert [(row.state, row.wait is None) for row in rows] == [
+        (RowState.UNREPAIRABLE, False),
+        (RowState.UNREPAIRABLE, True),
+    ]
+    assert [*paragraphs(section(view("lost-zone").html, "attention"))].count("does not end by itself") == len(rows)
 
 
 def test_a_shared_sentence_says_of_how_many_rows() -> None:

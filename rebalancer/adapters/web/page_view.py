@@ -70,6 +70,7 @@ _MOST_STEPS: Final = 20
 _BAR_PIXELS: Final = 70.0
 _BROKEN: Final = frozenset({State.VIOLATED, State.INFEASIBLE, State.UNFIXABLE})
 _HARD: Final = "DoNotSchedule"
+_NEVER_ENDS: Final = "does not end by itself"
 _LEADERLESS: Final = "when a controller leads"
 
 SIGNS: Final = {
@@ -549,7 +550,7 @@ class PageView:
             others=[*others, *([f"and {plural(rest, 'rule')} more"] if rest else [])],
             reasons=_reasons(row),
             why=why,
-            ends=self._ends(row.wait) if row.wait is not None else None,
+            ends=self._row_ends(row),
         )
 
     def _link(self, row: WorkloadRow) -> str:
@@ -574,6 +575,12 @@ class PageView:
         overview = self._page.overview
         return [_detail(row) for row in overview.rows] if overview is not None else []
 
+    def _row_ends(self, row: WorkloadRow) -> Ends | None:
+        """Return when a row goes on; what no eviction repairs has no wait, and does not by itself."""
+        if row.wait is not None:
+            return self._ends(row.wait)
+        return Ends(_NEVER_ENDS, ()) if row.state is RowState.UNREPAIRABLE else None
+
     def _ends(self, wait: RepairWait) -> Ends:
         if not self._goes_on:
             return Ends(self._leaderless, ())
@@ -585,7 +592,7 @@ class PageView:
             text, _, clock = wait_until(wait.until, self._now).partition(" (")
             return Ends(text, [f"{clock.removesuffix(')')} at the earliest", *beside] if clock else beside)
         if not wait.ends_with:
-            return Ends("does not end by itself", beside)
+            return Ends(_NEVER_ENDS, beside)
         if wait.usual is not None:
             beside = [past_moves(wait.usual), *beside]
         return Ends(shorten_keys(wait.ends_with), beside)
@@ -741,7 +748,7 @@ class PageView:
             when = first.ends_with
             if first.until is not None:
                 when = f"{wait_until(first.until, self._now)} at the earliest"
-            when = (when or "does not end by itself") if self._goes_on else self._leaderless
+            when = (when or _NEVER_ENDS) if self._goes_on else self._leaderless
             moves = [Move(f"{one.namespace}/{one.pod}", _route(one.node, one.then.domains)) for one in together]
             line = f"{reason}, {past_moves(first.usual)}" if first.usual is not None else reason
             said = Saying(reason, shorten_keys(message))
