@@ -292,7 +292,8 @@ class ScaleReading(Struct, frozen=True, kw_only=True):
     """The replicas that a workload asks for, and who else declares them.
 
     `appliers` are the field managers that own `spec.replicas` by server-side apply. `marks` are those of GitOps tools,
-    each as people find it on the object: "annotation argocd.argoproj.io/tracking-id".
+    each as people find it on the object: "annotation argocd.argoproj.io/tracking-id". `owners` are all field managers
+    that own it, each with when it has last written; `ours`: the rebalancer alone does, or nobody is known to.
     """
 
     uid: str
@@ -300,6 +301,8 @@ class ScaleReading(Struct, frozen=True, kw_only=True):
     resource_version: str
     appliers: tuple[str, ...] = ()
     marks: tuple[str, ...] = ()
+    owners: tuple[str, ...] = ()
+    ours: bool = True
 
 
 class Scaler(PodAnnotator, Protocol):

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
+import msgspec
+
 from rebalancer.adapters.kubernetes.lease import KubernetesLease
 from rebalancer.adapters.kubernetes.leftovers import DEPLOYMENT, Leftovers
 from rebalancer.adapters.kubernetes.placeholders import PlaceholderStore
@@ -26,7 +28,7 @@ from rebalancer.cli.terminal import say
 from rebalancer.model.words import plural
 from rebalancer.ports import LeaseUnavailable, PatchResult, ReadFailedError, ScaleResult
 from rebalancer.settings import Settings
-from rebalancer.surge.record import decode_surges
+from rebalancer.surge.record import Phase, decode_surges
 
 _EPILOG: Final = (
     "It shows what it would do and asks. It scales the Deployment rebalancer to 0, waits until no process holds the "
@@ -146,10 +148,19 @@ def take_back_surges(transport: Transport, namespace: str) -> Iterator[str]:
     CliError where that is not possible: nobody else would know what they asked for once the records are deleted.
     """
     surges, scaling = SurgeMap(transport, namespace), Scaling(transport)
-    for surge in decode_surges(surges.load_if_any()):
+    try:
+        records = decode_surges(surges.load_if_any())
+    except msgspec.DecodeError as error:
+        raise CliError(
+            f"the records in ConfigMap {namespace}/rebalancer-surges are damaged: {error}. Scale the workloads whose "
+            "pods have a deletion cost of the rebalancer to what they ask for, delete it, then run this again"
+        ) from error
+    for surge in records:
         read = scaling.read_scale(surge.workload)
         if read is None or (read.uid, read.replicas) != (surge.uid, surge.most):
             continue  # nothing was added yet, or its number is somebody else's
+        if surge.phase in {Phase.MARKING, Phase.UNMARKING} or not read.ours:
+            continue  # its number is somebody else's, or stands
         answer = scaling.set_replicas(surge.workload, read, surge.count)
         if answer.result is not ScaleResult.SCALED:
             raise CliError(

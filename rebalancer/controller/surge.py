@@ -15,6 +15,7 @@ from typing import Final, Protocol
 
 import msgspec
 import structlog
+from msgspec import structs
 
 from rebalancer.controller.kill_switch import KillSwitch
 from rebalancer.controller.restriction import Restriction
@@ -23,11 +24,11 @@ from rebalancer.model.deletion_costs import SURGE_COST
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.policy import Mode, RepairMethod
-from rebalancer.ports import Cluster, PatchResult, ReadFailedError, Scaler, ScaleResult
+from rebalancer.ports import Cluster, PatchResult, ReadFailedError, Scaler, ScaleReading, ScaleResult
 from rebalancer.prevention.plan import PodPatch
-from rebalancer.surge.begin import find_surges
+from rebalancer.surge.begin import find_surges, is_growing
 from rebalancer.surge.follow import Act, Close, Mark, Scale, Stood, Store, Wait, follow
-from rebalancer.surge.record import Phase, Surge, decode_surges, encode_surges
+from rebalancer.surge.record import Ending, Phase, Surge, decode_surges, encode_surges
 from rebalancer.surge.report import NO_SURGES, Ended, Refused, SurgeReport, UnderWay, count_pods
 
 EVERY: Final = 1.0
@@ -71,6 +72,8 @@ class SurgeWorker:
         self._marked: tuple[Pod, ...] = ()
         """The pods that the last cycle has seen marked."""
         self._refused: dict[str, Refused] = {}
+        self._lost: tuple[Surge, ...] = ()
+        """The records that were known when the last ones could not be stored."""
         self._marked_since: dict[str, float] = {}
         """Since when no mark of a surge was to be changed, by the UID of its workload."""
         self._ready_since: dict[str, float] = {}
@@ -105,6 +108,8 @@ class SurgeWorker:
             self._publish((), (), "")
             return
         stopped = self._find_obstacle(state)
+        if stopped:  # nobody has looked meanwhile
+            self._marked_since, self._ready_since = {}, {}
         now = self._clocks.now()
         snapshot = self._cluster.snapshot(now)
         said = [
@@ -127,13 +132,22 @@ class SurgeWorker:
         if now < self._read_again_at or not may_have_records:
             return False
         self._read_again_at = now + _READ_AGAIN
+        lost = self._lost if self._term == state.leadership.term else ()
         try:
-            self._records = decode_surges(self._cluster.load_surges())
+            records = decode_surges(self._cluster.load_surges())
         except (ReadFailedError, msgspec.DecodeError) as error:
-            self._records = None
-            used = state.in_force.policy.repair.method is not RepairMethod.EVICT
-            self._publish((), (), f"the records of surges cannot be read: {error}" if used else "")
+            if not lost or isinstance(error, ReadFailedError):
+                used = self._marked or state.in_force.policy.repair.method is not RepairMethod.EVICT
+                self._publish((), (), f"the records of surges cannot be read: {error}" if used else "")
+                return False
+            records = ()
+        # Only the leader writes: what is missing since this process has stored it, somebody has removed by hand.
+        there = {one.uid for one in records}
+        missing = tuple(one for one in lost if one.uid not in there)
+        self._lost = ()
+        if missing and self._store((*records, *missing)):
             return False
+        self._records = (*records, *missing)
         self._read_again_at = 0.0
         self._term = state.leadership.term
         self._report = NO_SURGES  # what was told in an earlier term is forgotten
@@ -150,12 +164,24 @@ class SurgeWorker:
 
     def _store(self, records: tuple[Surge, ...]) -> str:
         """Store records; return why that failed, "" if it did not."""
-        problem = self._cluster.save_surges(encode_surges(records))
+        text = encode_surges(records)
+        problem = self._find_last_obstacle()
         if problem:
-            self._records, self._read_again_at = None, 0.0  # read again: somebody else may have written
-        else:
-            self._records = records
-        return problem
+            return problem
+        problem = self._cluster.save_surges(text)
+        if problem and not self._is_stored(text):
+            self._read_again_at = 0.0  # somebody else may have written
+            self._lost, self._records = self._records or (), None
+            return problem
+        self._records = records
+        return ""
+
+    def _is_stored(self, text: str) -> bool:
+        """Return whether records are stored although the answer was lost."""
+        try:
+            return self._cluster.load_surges() == text
+        except ReadFailedError:
+            return False
 
     def _replace(self, surge: Surge, by: Surge | None) -> str:
         """Store a record in place of one, None: without it; return why that failed, "" if it did not."""
@@ -181,6 +207,8 @@ class SurgeWorker:
         cycle = state.cycle
         if cycle is None or cycle is self._begun_of or self._find_obstacle(state):
             return ()
+        if any(is_growing(one, cycle.snapshot, self._clocks.now()) for one in self._records or ()):
+            return ()  # the next plan knows where its pods are
         assert self._records is not None
         self._refused = {}
         self._begun_of = cycle  # also where it fails: each candidate is read once for a plan
@@ -227,8 +255,8 @@ class SurgeWorker:
             case Scale(before, after):
                 return UnderWay(surge, self._scale(surge, before, after))
             case Store(following):
-                lagging = self._is_lagging(surge, snapshot)
-                problem = lagging or self._find_last_obstacle() or self._replace(surge, following)
+                following, problem = self._confirm(surge, following, snapshot)
+                problem = problem or self._replace(surge, following)
                 return UnderWay(surge if problem else following, problem)
             case Close(ending):
                 problem = self._replace(surge, None)
@@ -263,6 +291,8 @@ class SurgeWorker:
             return str(error)
         if read is None or (read.uid, read.replicas) != (surge.uid, before):
             return ""  # it is done already, or somebody else has scaled it: the next look says which
+        if _is_of_others(surge, read):
+            return self._replace(surge, surge.enter(Phase.UNMARKING, ending=Ending.SCALED))
         obstacle = (self._find_unready(surge) if surge.phase is Phase.REMOVING else "") or self._find_last_obstacle()
         if obstacle:
             return obstacle
@@ -278,18 +308,22 @@ class SurgeWorker:
             return str(error)
         return "" if count.ready == surge.most else f"{count.ready} of {surge.most} pods are Ready"
 
-    def _is_lagging(self, surge: Surge, snapshot: Snapshot) -> str:
-        """Return that the view is behind the API server, "" where it is not."""
+    def _confirm(self, surge: Surge, following: Surge, snapshot: Snapshot) -> tuple[Surge, str]:
+        """Return the record that is to follow by what the API server has now, and why none may, "" if it may."""
         known = snapshot.workload.get(surge.uid)
         try:
             read = self._cluster.read_scale(surge.workload)
         except ReadFailedError as error:
-            return str(error)
-        shown = None if known is None else (known.uid, known.replicas)
-        there = None if read is None or read.uid != surge.uid else (read.uid, read.replicas)
-        if shown != there:
-            return "the view of the cluster catches up"
-        return ""
+            return following, str(error)
+        if read is not None and read.uid != surge.uid:
+            read = None
+        if (None if known is None else known.replicas) != (None if read is None else read.replicas):
+            return following, "the view of the cluster catches up"
+        if read is not None and following.phase is Phase.ADDING:
+            return structs.replace(following, owners=read.owners), ""
+        if read is not None and following.phase is not Phase.UNMARKING and _is_of_others(surge, read):
+            return surge.enter(Phase.UNMARKING, ending=Ending.SCALED), ""
+        return following, ""
 
     def _find_obstacle(self, state: LoopState) -> str:
         """Return why nothing may be written now, as far as that is known, "" if it may be."""
@@ -330,6 +364,13 @@ class SurgeWorker:
         if ended or begun or not report == self._report == known:
             self._report = report
             self._tell(SurgesReported(report=report))
+
+
+def _is_of_others(surge: Surge, read: ScaleReading) -> bool:
+    """Return whether somebody else has written a number that could be the surge's own."""
+    if read.replicas == surge.most:
+        return surge.phase is not Phase.MARKING and not read.ours
+    return surge.phase is Phase.ADDING and read.owners != surge.owners
 
 
 def _patch_of(pod: Pod, cost: int | None) -> PodPatch:

@@ -153,7 +153,9 @@ def events_of(occurrence: Occurrence, objects: EventObjects) -> Sequence[Event]:
         case DomainMoves(domain):
             return _about(objects.policy, EventReason.DOMAIN_UNSETTLED, domain.sentence)
         case DomainSettled(motion):
-            return _about(objects.policy, EventReason.DOMAIN_SETTLED, f"{motion}; it may take replacements again")
+            return _about(
+                objects.policy, EventReason.DOMAIN_SETTLED, f"{motion}; that keeps no replacement away any more"
+            )
         case CapacityRequested(request):
             pods = plural(len(request.placeholders), "pod")
             note = f"requested capacity for {pods} in {name_domains(request.domains)}"

@@ -145,7 +145,7 @@ def wait_until(until: datetime, now: datetime) -> str:
     """Say when a wait ends: in how long, or with the next cycle where its moment has passed, which starts none."""
     if get_known_time(now) is None or until > now:
         return from_now(until, now)
-    return f"with the next cycle (due at {until:%Y-%m-%d %H:%M:%SZ})"
+    return f"with the next cycle (its time was over at {until:%Y-%m-%d %H:%M:%SZ})"
 
 
 def end_text(

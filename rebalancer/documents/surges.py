@@ -37,7 +37,7 @@ class SurgeStatus(CamelCaseStruct, frozen=True, kw_only=True):
     @property
     def surplus(self) -> int:
         """How many pods there are more than the workload has without the surge."""
-        return max(0, self.pods - self.count)
+        return max(0, min(self.pods - self.count, self.added))
 
 
 class SurgeRefusal(CamelCaseStruct, frozen=True, kw_only=True):

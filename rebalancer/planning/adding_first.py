@@ -8,6 +8,7 @@ A component that the policy repairs so, and that cannot be, is not repaired by e
 SurgeWhereBlocked: whoever asks for Surge asks that no pod is ever missing.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from typing import Final
 
@@ -114,6 +115,8 @@ class AdditionPlanner:
         self._view = view
         self._rules = policy.repair
         self._ledger = ledger
+        self._charged: Counter[tuple[str, str]] = Counter()
+        """What steps of this plan take of a quota's resource."""
 
     def revise(self, problem: Problem, decision: Decision) -> Decision:
         """Return a decision with a step that adds first, or why there is none; else the decision that was made.
@@ -169,6 +172,7 @@ class AdditionPlanner:
         search = problem.addition_step(most)
         if search.step is None:
             return search.refusal or NoSafeAddition(most)
+        self._charge(member, len(search.step.victims))
         return structs.replace(
             decision,
             state=State.VIOLATED,
@@ -221,7 +225,8 @@ class AdditionPlanner:
         for quota in quotas_of(old.namespace, self._view.snapshot):
             hard, used = dict(quota.hard), dict(quota.used)
             for charge in find_charges(quota, old, new):
-                free = max(0, hard[charge.resource] - used.get(charge.resource, 0))
+                taken = used.get(charge.resource, 0) + self._charged[name_quota(quota), charge.resource]
+                free = max(0, hard[charge.resource] - taken)
                 fits = free // charge.requested if charge.requested else self._rules.max_surge
                 yield fits, f"{name_quota(quota)} has no {charge.resource} left for another pod"
         if not self._rules.overrides_budgets_in(member.reference.namespace):
@@ -233,6 +238,14 @@ class AdditionPlanner:
                         "repair.overBudget does not list the namespace"
                     ),
                 )
+
+    def _charge(self, member: PodController, pods: int) -> None:
+        """Note what the added pods of a step take of the quotas, for the steps that are planned after it."""
+        new, old = member.next_pod, member.pods[0]
+        assert isinstance(new, Pod), "the pods of an owner move only where its next pod is known"
+        for quota in quotas_of(old.namespace, self._view.snapshot):
+            for charge in find_charges(quota, old, new):
+                self._charged[name_quota(quota), charge.resource] += pods * charge.requested
 
     def _fit(self, budget: DisruptionBudget) -> int:
         """Return how many pods a budget lets go once as many are added and Ready."""

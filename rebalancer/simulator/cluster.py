@@ -122,6 +122,8 @@ class SimulatedCluster:
         self.pause: Pause | None = None
         """The kill switch, for an operator to set."""
         self.restricted = True
+        self._scaled_by: dict[str, str] = {}
+        """Who has written a workload's replicas last, and when, by UID."""
         """Whether the admission policy that restricts patches of pods is installed."""
         self.surges = ""
         """The stored records of surges."""
@@ -221,7 +223,14 @@ class SimulatedCluster:
         """Read the replicas of a workload at the present time."""
         for item in self.state.store.workloads:
             if reference_of(item) == workload and item.owner is None:
-                return ScaleReading(uid=item.uid, replicas=item.replicas, resource_version=item.resource_version)
+                owner = self._scaled_by.get(item.uid, "people")
+                return ScaleReading(
+                    uid=item.uid,
+                    replicas=item.replicas,
+                    resource_version=item.resource_version,
+                    owners=(owner,),
+                    ours=owner.startswith("rebalancer"),
+                )
         return None
 
     def set_replicas(self, workload: Reference, read: ScaleReading, replicas: int) -> ScaleAnswer:
@@ -229,6 +238,7 @@ class SimulatedCluster:
         if self.read_scale(workload) != read:
             return ScaleAnswer(ScaleResult.CONFLICT, message="the workload has been changed since it was read")
         self.scale(workload.namespace, workload.kind, workload.name, replicas)
+        self._scaled_by[read.uid] = f"rebalancer {self.now}"
         return ScaleAnswer(ScaleResult.SCALED)
 
     def load_surges(self) -> str:
@@ -282,6 +292,8 @@ class SimulatedCluster:
         for workload in self.state.store.workloads:
             if (workload.namespace, workload.kind, workload.name) == (namespace, kind, name):
                 self.state.note(TraceKind.SCALED, str(workload), f"{workload.replicas} to {replicas}")
+                if workload.replicas != replicas:
+                    self._scaled_by[workload.uid] = f"people {self.now}"
                 self.state.store.workloads.put(structs.replace(workload, replicas=replicas, observed=False))
                 return
         raise ValueError(f"{kind} {namespace}/{name} not found")

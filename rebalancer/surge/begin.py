@@ -1,14 +1,17 @@
 """Which surges begin: those of a cycle's plan that nothing keeps back but that pods are added first."""
 
 from collections.abc import Collection, Iterator, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.planning.adding_first import AddedFirst
 from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.fates import Fates
 from rebalancer.policy import RepairBy
-from rebalancer.surge.record import MOST_SURGES, Marked, Surge
+from rebalancer.surge.record import MOST_SURGES, Marked, Phase, Surge
+
+_GROWS: Final = timedelta(seconds=30)
 
 
 def find_surges(
@@ -33,6 +36,17 @@ def find_surges(
             busy.add(surge.uid)
             room -= 1
             yield surge
+
+
+def is_growing(surge: Surge, snapshot: Snapshot, now: datetime) -> bool:
+    """Return whether pods of a surge are still to be created, of which no plan knows what they will take.
+
+    Where the API server refuses them, others wait half a minute for them, not longer.
+    """
+    if surge.phase in {Phase.MARKING, Phase.ADDING}:
+        return now - surge.begun < _GROWS
+    living = sum(not pod.terminating and not pod.finished for pod in snapshot.pods_of.get(surge.owner, ()))
+    return surge.phase is Phase.WAITING and living < surge.most and now - surge.begun < _GROWS
 
 
 def _complete_steps(fates: Fates) -> Iterator[tuple[Eviction, ...]]:

@@ -2,7 +2,8 @@
 
 Nothing is remembered but the record. `spec.replicas` is `count` before the scale-up and after the scale-down, and
 `count + added` in between; any other number is somebody else's, and stands. A phase is stored before what it does is
-written, so that a number can be told apart: in Adding it is not yet raised, in Waiting somebody has lowered it.
+written: in Marking nothing is raised yet, in Waiting somebody has lowered it. Whose a number is where it may be either,
+the worker asks the API server before it acts on it.
 
 The ReplicaSet controller deletes pods that are not Ready before it looks at any cost, and reads costs from a cache. So
 nothing goes before every pod has been Ready for a while, and some seconds after the last mark. How long that is so, the
@@ -16,6 +17,7 @@ from typing import Final, NamedTuple
 from rebalancer.model.deletion_costs import SURGE_COST, is_foreign
 from rebalancer.model.pods import Pod
 from rebalancer.model.snapshot import Snapshot
+from rebalancer.model.words import plural
 from rebalancer.model.workloads import Workload
 from rebalancer.policy import RepairBy
 from rebalancer.surge.record import Ending, Phase, Surge
@@ -24,6 +26,9 @@ CACHE_LAG: Final = 10.0
 """Seconds after the last mark: the ReplicaSet controller has seen it by then."""
 
 _SEEN: Final = "the ReplicaSet controller has seen the deletion costs"
+
+LATE: Final = timedelta(minutes=2)
+"""For so long the API server may carry out a request whose answer was lost, as for evictions."""
 
 MARKED_WITHIN: Final = timedelta(minutes=1)
 """From the decision to take the added pods back: where they cannot be marked until then, they are not awaited."""
@@ -84,13 +89,13 @@ def follow(surge: Surge, snapshot: Snapshot, rules: RepairBy, now: datetime, sto
         case Phase.MARKING:
             return _mark(surge, seen)
         case Phase.ADDING:
-            return _add(surge, seen)
+            return _add(surge, seen, rules, now)
         case Phase.WAITING:
             return _await_ready(surge, seen, rules, now, stood)
         case Phase.REMOVING:
             return _remove(surge, seen)
         case _:
-            return _take_back(surge, seen, stood)
+            return _take_back(surge, seen, now, stood)
 
 
 class _Seen:
@@ -139,15 +144,17 @@ class _Seen:
         return any((one.namespace, one.target_kind, one.target_name) == name for one in self._snapshot.autoscalers)
 
     def find_changed_marks(self) -> Iterator[Mark]:
-        """Yield what is to change before the scale-down so that the added pods go, and none of the victims."""
+        """Yield what is to change before the scale-down so that the added pods go, and none of the victims.
+
+        A pod is marked before another one is unmarked: whoever leads next finds the record by the marks.
+        """
         victims = {one.uid for one in self._surge.victims}
         others = [pod for pod in self.living if pod.uid not in victims and not is_foreign(pod)]
         newest = sorted(others, key=lambda pod: (pod.created, pod.uid), reverse=True)
         surplus = {pod.uid for pod in newest[: max(0, len(self.living) - self._surge.count)]}
-        for pod in self.living:
-            is_marked = pod.own_deletion_cost == SURGE_COST
-            if is_marked != (pod.uid in surplus):
-                yield Mark(pod, None if is_marked else SURGE_COST)
+        if surplus:
+            yield from (Mark(pod, SURGE_COST) for pod in self.living if pod.uid in surplus and pod not in self.marked)
+            yield from (Mark(pod, None) for pod in self.marked if pod.uid not in surplus)
 
     def find_unready(self) -> str:
         """Return which pods are not there or not Ready, "" if all are."""
@@ -158,14 +165,29 @@ class _Seen:
             return ""
         return f"pod {unready[0]} is Ready" + (f", and {len(unready) - 1} more" if unready[1:] else "")
 
+    def find_refusing_budget(self, rules: RepairBy) -> str:
+        """Return which budget would refuse the eviction of the victims while the added pods are there, "" for none."""
+        if rules.overrides_budgets_in(self._surge.namespace):
+            return ""
+        selection, going = self._snapshot.budget_selection, list(self.victims)
+        for budget in {one for pod in going for one in selection.budgets_of(pod)}:
+            pods = selection.pods_of(budget)
+            leaves = sum(pod in pods for pod in going)
+            healthy = sum(pod.ready and not pod.terminating for pod in pods) - leaves
+            if healthy < budget.desired_of(max(budget.expected, len(pods))):
+                return f"PodDisruptionBudget {budget} lets {plural(leaves, 'pod')} go"
+        return ""
+
+    def find_obstacle(self, rules: RepairBy) -> str:
+        """Return what keeps the victims from going but time, "" if nothing does."""
+        return self.find_unready() or self.find_refusing_budget(rules)
+
 
 def _find_ending(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime) -> Act | None:
     """Return what ends a surge from outside, None where nothing does."""
     if seen.workload is None:
         return _end(surge, Ending.WORKLOAD_GONE)
-    if seen.replicas not in {surge.count, surge.most}:
-        return _end(surge, Ending.SCALED)
-    if surge.phase is Phase.WAITING and seen.replicas == surge.count:
+    if seen.replicas not in _numbers_of(surge):
         return _end(surge, Ending.SCALED)
     if seen.is_autoscaled:
         return _end(surge, Ending.AUTOSCALED)
@@ -173,9 +195,24 @@ def _find_ending(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime) -> A
         return None
     if seen.is_rolled_out:
         return _give_up(surge, Ending.ROLLED_OUT, now)
-    if not rules.adds_in(surge.namespace):
+    is_too_large = surge.phase in {Phase.MARKING, Phase.ADDING} and surge.added > rules.max_surge
+    if is_too_large or not rules.adds_in(surge.namespace):
         return _give_up(surge, Ending.NOT_WANTED, now)
-    return _give_up(surge, Ending.TIMED_OUT, now) if now >= surge.until else None
+    waits_for_time = surge.phase in {Phase.WAITING, Phase.REMOVING} and not seen.find_obstacle(rules)
+    if now < surge.until or waits_for_time:
+        return None
+    return _give_up(surge, Ending.NOT_BEGUN if surge.phase is Phase.MARKING else Ending.TIMED_OUT, now)
+
+
+def _numbers_of(surge: Surge) -> set[int]:
+    """Return which numbers of replicas are the surge's own, or those of before."""
+    match surge.phase:
+        case Phase.MARKING:
+            return {surge.count}
+        case Phase.WAITING:
+            return {surge.most}
+        case _:
+            return {surge.count, surge.most}
 
 
 def _end(surge: Surge, ending: Ending) -> Store:
@@ -183,8 +220,8 @@ def _end(surge: Surge, ending: Ending) -> Store:
 
 
 def _give_up(surge: Surge, ending: Ending, now: datetime) -> Store:
-    until = now + MARKED_WITHIN
-    return Store(surge.enter(Phase.TAKING_BACK, ending=ending, until=until))
+    late = now + LATE if surge.phase is Phase.ADDING else None
+    return Store(surge.enter(Phase.TAKING_BACK, ending=ending, until=now + MARKED_WITHIN, late=late))
 
 
 def _mark(surge: Surge, seen: _Seen) -> Act:
@@ -199,10 +236,10 @@ def _find_unmarked(seen: _Seen) -> Pod | None:
     return next((pod for pod in seen.victims if pod.own_deletion_cost != SURGE_COST), None)
 
 
-def _add(surge: Surge, seen: _Seen) -> Act:
+def _add(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime) -> Act:
     if seen.replicas == surge.count:
         return Scale(surge.count, surge.most)
-    return Store(surge.enter(Phase.WAITING))
+    return Store(surge.enter(Phase.WAITING, until=now + rules.timeout))
 
 
 def _await_ready(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime, stood: Stood) -> Act:
@@ -211,6 +248,9 @@ def _await_ready(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime, stoo
     unready = seen.find_unready()
     if unready:
         return Wait(unready, unready=True)
+    refusing = seen.find_refusing_budget(rules)
+    if refusing:
+        return Wait(refusing)
     if _find_unmarked(seen) is not None:
         return _give_up(surge, Ending.UNMARKED, now)
     if stood.ready < rules.settle.total_seconds():
@@ -229,12 +269,14 @@ def _remove(surge: Surge, seen: _Seen) -> Act:
     return _end(surge, Ending.MISPREDICTED if any(True for _ in seen.victims) else Ending.DONE)
 
 
-def _take_back(surge: Surge, seen: _Seen, stood: Stood) -> Act:
+def _take_back(surge: Surge, seen: _Seen, now: datetime, stood: Stood) -> Act:
     """Let the added pods go, not the victims: with those half repaired, something else may be worse.
 
     A rollout waits for nothing: all these pods go by it.
     """
     if seen.replicas != surge.most:
+        if surge.late is not None and now < surge.late:
+            return Wait("the API server has forgotten a scale-up whose answer was lost")
         return Store(surge.enter(Phase.UNMARKING))
     if not seen.is_rolled_out:
         changed = next(seen.find_changed_marks(), None)

@@ -73,13 +73,14 @@ class Ending(Worded):
     DONE = "Done", "the marked pods are gone, and all others stayed"
     MISPREDICTED = "Mispredicted", "another pod than a marked one is gone"
     TIMED_OUT = "TimedOut", "not all pods were Ready within repair.timeout; the added ones were taken back"
+    NOT_BEGUN = "NotBegun", "the pods that were to go could not be marked within repair.timeout; nothing was added"
     ROLLED_OUT = "RolledOut", "a rollout began; the added pods were taken back"
     SCALED = "Scaled", "somebody else has scaled the workload, and that number stands"
     AUTOSCALED = "Autoscaled", "an autoscaler sets the number of replicas now"
-    VICTIM_GONE = "VictimGone", "a marked pod was gone, not Ready or terminating; added pods were taken back"
+    VICTIM_GONE = "VictimGone", "a pod that was to go was gone, not Ready or terminating; nothing that was added stays"
     UNMARKED = "Unmarked", "somebody else has changed the deletion cost of a marked pod; the added pods were taken back"
-    WORKLOAD_GONE = "WorkloadGone", "the workload is gone, or another one has its name"
-    NOT_WANTED = "NotWanted", "the policy does not add pods there any more; the added ones were taken back"
+    WORKLOAD_GONE = "WorkloadGone", "the workload is gone, or another one has its name; what it left is as it was"
+    NOT_WANTED = "NotWanted", "the policy does not add so many pods there any more; nothing that was added stays"
 
 
 class Marked(Struct, frozen=True, array_like=True):
@@ -94,7 +95,8 @@ class Surge(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tru
     """A surge of the workload with this UID from `count` replicas to `added` more, by the pods of `owner`, until then.
 
     `group` is the component that it repairs. `ending` says how it ends, once that is decided. `approval` is the plan
-    whose approval lets it begin, in mode Approve.
+    whose approval lets it begin, in mode Approve. `owners` had written the replicas last before they were raised. Until
+    `late` the API server may still carry out a scale-up whose answer was lost.
     """
 
     namespace: str
@@ -111,6 +113,8 @@ class Surge(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tru
     phase: Phase = Phase.MARKING
     ending: Ending | None = None
     approval: str = ""
+    owners: tuple[str, ...] = ()
+    late: Moment | None = None
 
     def enter(self, phase: Phase, **changes: Any) -> "Surge":
         """Return the record in the next phase; one that does not follow is a defect, and nothing is stored."""

@@ -163,7 +163,8 @@ def test_a_zonal_shift_is_one_finding_and_one_event_at_its_beginning_and_its_end
     simulation.cycles(30, apart=5.0)
     assert [str(event.reason) for event in cluster.recorded] == ["DomainUnsettled", "DomainSettled"]
     assert cluster.recorded[1].note == (
-        "4 of 4 nodes of topology.kubernetes.io/zone=c were cordoned within 30s; it may take replacements again"
+        "4 of 4 nodes of topology.kubernetes.io/zone=c were cordoned within 30s; "
+        "that keeps no replacement away any more"
     )
     assert dict(cycle_of(simulation).assessment.groups[0].hard[0].counts.by_domain) == {"a": 3, "b": 3, "c": 2}
     assert simulation.evictions == 2

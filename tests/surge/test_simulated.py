@@ -1,6 +1,7 @@
 """Surges in the simulated cluster: no pod is ever missing, whatever dies or interferes, and nothing of them is left."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -10,15 +11,17 @@ from msgspec import structs
 from rebalancer.admission.pause import Pause
 from rebalancer.controller.state import ApprovalRead, PauseRead, PolicyLoaded
 from rebalancer.model.cluster import Autoscaler
+from rebalancer.model.creation import ResourceQuota
 from rebalancer.model.deletion_costs import SURGE_COST
 from rebalancer.model.moves import Reference
 from rebalancer.policy import Mode, RepairBy, RepairMethod
-from rebalancer.ports import ReadFailedError
+from rebalancer.ports import ReadFailedError, ScaleAnswer, ScaleReading, ScaleResult
 from rebalancer.simulator import ZONE, RollingUpdate
 from rebalancer.surge.record import Ending, Phase
 from tests.build import a_cluster
 from tests.controller.simulated import skewed
 from tests.drawing import examples
+from tests.planning.clusters import planned
 from tests.surge.build import a_surge
 from tests.surge.play import Play, Watched, pods, surging
 
@@ -393,3 +396,199 @@ def test_without_the_admission_policy_nothing_is_marked_and_it_is_not_asked_for_
     played.cluster.restricted = True
     played.seconds(200)
     check(played, 6, 2)
+
+
+# Numbers that could be anybody's
+
+
+@pytest.mark.parametrize("phase", [Phase.MARKING, Phase.ADDING])
+@pytest.mark.parametrize("method", [RepairMethod.SURGE, RepairMethod.EVICT])
+def test_the_number_of_somebody_else_stands_where_it_is_the_one_that_was_to_be_written(
+    phase: Phase, method: RepairMethod
+) -> None:
+    """With two pods more than six, eight is what somebody has asked for."""
+    played = begun(phase)
+    scale(played, 8)
+    if method is RepairMethod.EVICT:
+        stop(played)
+    played.seconds(65, cycle=10**6)
+    assert [one.ending for one in played.ended] == [Ending.SCALED]
+    assert replicas(played) == 8
+    assert_nothing_left(played)
+
+
+def paused(played: Play, by: str = "alice") -> None:
+    played.cluster.pause = Pause(by=by)
+    played.simulation.runner.tell(PauseRead(pause=played.cluster.pause))
+    played.simulation.runner.drain()
+
+
+def resume(played: Play) -> None:
+    played.cluster.pause = None
+    played.simulation.runner.tell(PauseRead(pause=None))
+    played.simulation.runner.drain()
+
+
+@pytest.mark.parametrize(("phase", "raised", "number"), [(Phase.ADDING, 8, 6), (Phase.REMOVING, 6, 8)])
+def test_a_number_that_somebody_writes_during_a_pause_stands(phase: Phase, raised: int, number: int) -> None:
+    """Right after the surge has scaled, before its record says so: it is scaled back by hand, or asked for more."""
+    played = begun(phase)
+    while replicas(played) != raised:
+        played.worker.work()
+    paused(played)
+    scale(played, number)
+    played.seconds(20, cycle=10**6)
+    resume(played)
+    played.seconds(65, cycle=10**6)
+    assert replicas(played) == number
+    assert {one.ending for one in played.ended} <= {Ending.SCALED, Ending.DONE}
+    assert_nothing_left(played)
+
+
+class Late(Watched):
+    """A cluster whose API server carries out a scale-up later than it has lost the answer."""
+
+    held: list[Callable[[], object]]
+
+    def set_replicas(self, workload: Reference, read: ScaleReading, replicas: int) -> ScaleAnswer:
+        honest = super().set_replicas
+        if replicas > read.replicas and not hasattr(self, "held"):
+            self.held = [lambda: honest(workload, read, replicas)]
+            return ScaleAnswer(ScaleResult.UNKNOWN, message="no answer")
+        return honest(workload, read, replicas)
+
+
+def test_a_scale_up_that_is_carried_out_late_is_taken_back() -> None:
+    """The policy has changed meanwhile; the record outlives what the API server may still do."""
+    cluster = Late(skewed(HALF, budget=0).snapshot(), seed=1)
+    played = Play(cluster, surging())
+    while not hasattr(cluster, "held"):
+        played.seconds(1)
+    stop(played)
+    cluster.held[0]()
+    assert replicas(played) == 8
+    played.seconds(180)
+    assert replicas(played) == 6
+    assert_nothing_left(played)
+
+
+@pytest.mark.parametrize("seconds", range(1, 25))
+def test_while_added_pods_are_taken_back_the_next_leader_finds_the_record(seconds: int) -> None:
+    """Whenever the last one dies, under a policy that only evicts: by the marks, of which one is always there."""
+    played = begun(Phase.WAITING, most=1)
+    rules = played.policy.model_copy(update={"repair": RepairBy()})
+    played.simulation.runner.tell(PolicyLoaded(policy=rules))
+    played.simulation.runner.drain()
+    played.seconds(seconds, cycle=10)
+    played.restart()
+    played.seconds(120, cycle=10)
+    assert replicas(played) == 6
+    assert played.least_ready >= 6
+    assert_nothing_left(played)
+
+
+@pytest.mark.parametrize("text", ["", "[{", "[]"])
+def test_records_that_somebody_empties_or_damages_are_written_again(text: str) -> None:
+    played = begun(Phase.WAITING)
+    played.cluster.surges = text
+    played.seconds(200)
+    check(played, 6, 2)
+    assert zone_counts(played) == [2, 2, 2]
+
+
+def test_damaged_records_are_said_where_pods_are_marked_whatever_the_policy_is() -> None:
+    played = begun(Phase.WAITING)
+    played.cluster.surges = "[{"
+    played.restart()
+    stop(played, cycle=10)
+    assert "cannot be read" in played.simulation.runner.state.reported.surges.stopped
+
+
+def test_what_has_no_mark_within_the_timeout_has_not_begun_and_is_no_failure() -> None:
+    """The admission policy is missing: nothing was added, so that no prediction has failed."""
+    played = play(HALF)
+    played.cluster.restricted = False
+    played.seconds(400)
+    assert {one.ending for one in played.ended} == {Ending.NOT_BEGUN}
+    assert played.simulation.runner.state.memory.failed_predictions == ()
+    played.cluster.restricted = True
+    played.seconds(300)
+    check(played, 6, 2)
+    assert zone_counts(played) == [2, 2, 2]
+
+
+def test_a_pause_that_is_longer_than_the_timeout_makes_no_surge_fail() -> None:
+    """All pods are Ready when it ends; but it is looked at them for `settle` before any goes."""
+    played = begun(Phase.WAITING)
+    paused(played)
+    played.seconds(300, cycle=10**6)
+    resume(played)
+    played.seconds(2, cycle=10**6)
+    assert replicas(played) == 8
+    played.seconds(200)
+    assert {one.ending for one in played.ended} == {Ending.DONE}
+    check(played, 6, 2)
+
+
+def test_what_goes_fits_its_budget_when_it_goes() -> None:
+    """The policy overrides it no more: the pods stay until the timeout, and the added ones are taken back."""
+    played = begun(Phase.WAITING)
+    rules = played.policy.repair.model_copy(update={"over_budget": ()})
+    policy = played.policy.model_copy(update={"repair": rules})
+    before = start_uids(played)
+    played.simulation.runner.tell(PolicyLoaded(policy=policy))
+    played.simulation.runner.drain()
+    played.seconds(60, cycle=10**6)
+    (under_way,) = played.simulation.runner.state.reported.surges.under_way
+    assert (replicas(played), under_way.waits) == (8, "until PodDisruptionBudget default/web lets 2 pods go")
+    played.seconds(120, cycle=10**6)
+    assert {one.ending for one in played.ended} == {Ending.TIMED_OUT}
+    assert replicas(played) == 6
+    assert {one.uid for one in played.ended[0].surge.victims} <= before & start_uids(played)
+
+
+def test_fewer_pods_are_added_where_the_policy_says_so_before_any_is() -> None:
+    played = begun(Phase.MARKING)
+    rules = played.policy.repair.model_copy(update={"max_surge": 1})
+    played.simulation.runner.tell(PolicyLoaded(policy=played.policy.model_copy(update={"repair": rules})))
+    played.simulation.runner.drain()
+    played.seconds(250)
+    assert played.most_alive == 7
+    assert Ending.NOT_WANTED in {one.ending for one in played.ended}
+
+
+def test_nothing_is_stored_once_the_kill_switch_is_set() -> None:
+    """Although the loop has not heard of it yet."""
+    played = begun(Phase.WAITING)
+    played.cluster.pause = Pause(by="alice")
+    played.seconds(2, cycle=10**6)
+    stores = played.cluster.stores
+    played.seconds(60, cycle=10**6)
+    assert played.cluster.stores == stores
+
+
+class Silent(Watched):
+    """A cluster whose answers to stores are lost."""
+
+    def save_surges(self, text: str) -> str:
+        super().save_surges(text)
+        return "no answer"
+
+
+def test_a_record_whose_answer_was_lost_is_stored_all_the_same() -> None:
+    """Every begin and every end is told."""
+    played = Play(Silent(skewed(HALF, budget=0).snapshot(), seed=1), surging())
+    played.seconds(200)
+    check(played, 6, 2)
+    assert [one.ending for one in played.ended] == [Ending.DONE, Ending.DONE]
+
+
+def test_surges_of_one_plan_share_a_quota() -> None:
+    """Nine pods are allowed, and eight are there: one Deployment after the other gets the ninth."""
+    builder = a_cluster("abc", 2)
+    for name in ("web", "cart"):
+        builder.deployment(name, on={"a-1": 3, "b-1": 1}, spread={ZONE: 1})
+    quota = ResourceQuota(namespace="default", name="pods", hard=(("pods", 9),), used=(("pods", 8),))
+    snapshot = replace(builder.snapshot(), quotas=(quota,))
+    plan = planned(snapshot, surging(1).model_copy(update={"repair": surging(1).repair}))
+    assert [eviction.repair.added for eviction in plan.fates.going] == [1]

@@ -64,7 +64,7 @@ def scale_amid_surge(world: "World", random: Random) -> str:
         surges = sorted(world.api.surge_monitor.stored.values(), key=lambda surge: surge.uid)
         if surges:
             one = random.choice(surges)
-            number = max(3, one.count + random.choice([-3, -1, 5]))
+            number = max(3, one.count + random.choice([-3, -1, 0, one.added, 5]))
             world.cluster.scale(one.namespace, one.kind, one.name, number)
             world.note(f"{one.workload} is scaled to {number} amid a surge")
 

@@ -300,18 +300,23 @@ class Port:
         """Scale a workload that is as it was read."""
         self._note("scale", workload)
         self._monitor.writes(self.sender, f"scales {workload}")
-        try:
-            lost = self._request("set scale", reads=False)
-        except NoAnswerError as error:
-            return ScaleAnswer(ScaleResult.FAILED, message=str(error))
         answers: list[ScaleAnswer] = []
 
         def scale() -> bool:
             answers.append(self._api.cluster.set_replicas(workload, read, replicas))
             return answers[0].result is ScaleResult.SCALED
 
-        self._api.surge_monitor.scales(self.name, read, replicas, scale)
-        return ScaleAnswer(ScaleResult.FAILED, message="no answer") if lost else answers[0]
+        def arrive() -> None:
+            self._api.surge_monitor.scales(self.name, read, replicas, scale)
+
+        try:
+            lost = self._request("set scale", reads=False)
+        except NoAnswerError as error:
+            if self._random.random() < 0.5:  # it is on its way still
+                self._hub.after(self._random.uniform(1, 100), arrive)
+            return ScaleAnswer(ScaleResult.UNKNOWN, message=str(error))
+        arrive()
+        return ScaleAnswer(ScaleResult.UNKNOWN, message="no answer") if lost else answers[0]
 
     def load_surges(self) -> str:
         """Read the records of surges."""
@@ -326,6 +331,7 @@ class Port:
     def save_surges(self, text: str) -> str:
         """Replace the records of surges, if nobody else has since they were read."""
         self._note("save surges", words=text)
+        self._monitor.writes(self.sender, "stores records of surges")
         try:
             lost = self._request("surges", reads=False)
         except NoAnswerError as error:

@@ -37,13 +37,14 @@ _MANAGER_MARKS: Final = ("argocd-controller",)
 class _ManagedFields(msgspec.Struct, frozen=True, rename={"fields": "fieldsV1"}):
     manager: str = ""
     operation: str = ""
+    time: str = ""
     fields: dict[str, Any] = {}
 
     @property
-    def applies_replicas(self) -> bool:
-        """Whether the manager has set `spec.replicas` by server-side apply."""
+    def owns_replicas(self) -> bool:
+        """Whether the manager owns `spec.replicas`."""
         spec = self.fields.get("f:spec")
-        return self.operation == "Apply" and isinstance(spec, dict) and "f:replicas" in spec
+        return isinstance(spec, dict) and "f:replicas" in spec
 
 
 class _Metadata(msgspec.Struct, frozen=True, rename="camel"):
@@ -90,13 +91,15 @@ class Scaling:
         except (ClusterError, msgspec.DecodeError) as error:
             raise ReadFailedError(f"the replicas of {workload} cannot be read: {error}") from error
         metadata = read.metadata
-        appliers = {entry.manager for entry in metadata.managed_fields if entry.applies_replicas}
+        owners = [entry for entry in metadata.managed_fields if entry.owns_replicas]
         return ScaleReading(
             uid=metadata.uid,
             replicas=read.spec.replicas,
             resource_version=metadata.resource_version,
-            appliers=tuple(sorted(appliers)),
+            appliers=tuple(sorted({entry.manager for entry in owners if entry.operation == "Apply"})),
             marks=tuple(_find_marks(metadata)),
+            owners=tuple(sorted(f"{entry.manager} {entry.operation} {entry.time}" for entry in owners)),
+            ours=all(entry.manager == MANAGER for entry in owners),
         )
 
     def set_replicas(self, workload: Reference, read: ScaleReading, replicas: int) -> ScaleAnswer:

@@ -756,7 +756,7 @@ class PageView:
 
     @property
     def findings(self) -> Sequence[FindingGroup]:
-        """What violates nothing yet, by kind."""
+        """What is configured wrongly, or lacks something, by kind."""
         return group_findings(self._page.findings)
 
     @property

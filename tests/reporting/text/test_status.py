@@ -196,12 +196,17 @@ def test_the_breaker_ends_at_the_earliest_at_its_time() -> None:
 def test_what_has_waited_until_a_moment_that_has_passed_goes_on_with_the_next_cycle() -> None:
     """No cycle begins at the end of a hold: it is never said to end in 0s."""
     after = NOW + timedelta(minutes=3, seconds=27)
-    assert hold_sentence(STATUS.holds[0], after).endswith("; ends with the next cycle (due at 2026-01-05 09:03:00Z)")
+    assert hold_sentence(STATUS.holds[0], after).endswith(
+        "; ends with the next cycle (its time was over at 2026-01-05 09:03:00Z)"
+    )
     breaker = structs.replace(STATUS.holds[0], reason=Reason.BREAKER_OPEN)
     assert hold_sentence(breaker, after).endswith(
-        "; ends with the next cycle (due at 2026-01-05 09:03:00Z) at the earliest"
+        "; ends with the next cycle (its time was over at 2026-01-05 09:03:00Z) at the earliest"
     )
-    said = "goes on with the next cycle (due at 2026-01-05 09:03:36Z) at the earliest, then db-3 from b-1 to zone c"
+    said = (
+        "goes on with the next cycle (its time was over at 2026-01-05 09:03:36Z) at the earliest, "
+        "then db-3 from b-1 to zone c"
+    )
     assert said in wait_sentence(STATUS.waits[0], NOW + timedelta(minutes=4))
 
 
