@@ -17,6 +17,7 @@ from rebalancer.admission import admit as admission
 from rebalancer.admission import standing
 from rebalancer.admission.approval import find_proposal
 from rebalancer.controller import cycle, evictions, kill_switch, loop, runner, saver, sender
+from rebalancer.controller import surge as surge_worker
 from rebalancer.controller.election import Election
 from rebalancer.controller.elector import Elector
 from rebalancer.controller.evictions import handle_answer, handle_saved
@@ -347,7 +348,12 @@ def _surges_heed_a_pause(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(SurgeWorker, "_find_last_obstacle", lambda _: "")
 
 
+def _whose_a_number_is_is_asked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(surge_worker, "_is_of_others", lambda *_: False)
+
+
 _OF_SURGES: tuple[Patch, ...] = (
+    _whose_a_number_is_is_asked,
     _replicas_are_changed_as_they_were_read,
     _pods_that_go_are_marked_first,
     _marks_are_given_time,
