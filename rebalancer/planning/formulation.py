@@ -37,7 +37,7 @@ from rebalancer.planning.scope.capacity import (
     has_countable_affinity,
 )
 from rebalancer.planning.scope.components import Component, find_joined
-from rebalancer.planning.scope.eligibility import EligibilityChecker
+from rebalancer.planning.scope.eligibility import EligibilityChecker, PodsReplaced
 from rebalancer.planning.scope.forthcoming import Forthcoming, ForthcomingPod
 from rebalancer.planning.scope.movable import PodPartitioner, VolumePinned
 from rebalancer.planning.scope.owners import CreationFails, PodsTerminating
@@ -498,7 +498,7 @@ def _refuse_rollout(refusals: Sequence[Refusal | None]) -> Refusal | None:
     """Refuse components of which an owner is being scaled or rolled out, or has pods to replace and cannot."""
     for refusal in refusals:
         changing = refusal is not None and refusal.reason is Reason.ROLLOUT_IN_PROGRESS
-        if changing or isinstance(refusal, CreationFails | PodsTerminating):
+        if changing or isinstance(refusal, CreationFails | PodsReplaced | PodsTerminating):
             return refusal
     return None
 

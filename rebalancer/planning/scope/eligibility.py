@@ -185,6 +185,18 @@ class OwnerRollingOut(Refusal):
         )
 
 
+class PodsReplaced(Refusal):
+    """A StatefulSet of one revision lacks pods, or its status does: it creates them anew, which is no rollout."""
+
+    reason = Reason.ARRIVING
+    ends = "when its StatefulSet has all its pods"
+    missing: int
+    replicas: int
+
+    def __str__(self) -> str:
+        return f"its StatefulSet creates {self.missing} of {plural(self.replicas, 'pod')} anew"
+
+
 class OwnerShrinking(Refusal):
     """A StatefulSet has pods beyond its ordinals, which it deletes as soon as all others are Ready."""
 
@@ -537,9 +549,14 @@ class EligibilityChecker:
         return refuse_other_replica_sets(member, self._snapshot)
 
     def _refuse_rolled_out(self, changing: Workload, member: PodController) -> Refusal | None:
-        """Refuse an owner that is rolled out, or looks so by its status as pods are terminating on silent nodes."""
+        """Refuse an owner that is rolled out, or looks so by its status: as pods are replaced, or cannot end."""
         rolling = _refuse_rolled_out(changing, member)
-        if rolling is None or changing.kind != "StatefulSet" or not self._silent:
+        if rolling is None or changing.kind != "StatefulSet":
+            return rolling
+        missing = changing.replicas - min(rolling.updated, rolling.current)
+        if missing > 0 and changing.current_revision == changing.revision != "" and not self._silent:
+            return PodsReplaced(missing, changing.replicas)
+        if not self._silent:
             return rolling
         ending = [pod for pod in self._snapshot.pods_of.get(changing.uid, ()) if pod.terminating and not pod.finished]
         stuck = [pod.node for pod in ending if pod.node in self._silent]

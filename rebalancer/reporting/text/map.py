@@ -90,7 +90,7 @@ class _Block(NamedTuple):
 class Words(NamedTuple):
     """What pods in flight are, what those of the next step do, and as of when; None: as of the map."""
 
-    flight: str = "evicted, not replaced yet"
+    flight: str = "moving now"
     step: str = "moves now"
     now: datetime | None = None
 

@@ -17,7 +17,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import Workload, pod_ordinal
 from rebalancer.planning.diagnosis.obstacles import PodsStay
 from rebalancer.planning.plan import Plan
-from rebalancer.planning.scope.eligibility import EligibilityChecker, NodeSilent, OwnerRollingOut
+from rebalancer.planning.scope.eligibility import EligibilityChecker, NodeSilent, OwnerRollingOut, PodsReplaced
 from rebalancer.planning.scope.movable import TemplatesDiffer
 from rebalancer.planning.scope.owners import (
     AutoscalerScales,
@@ -270,6 +270,15 @@ class TestPodsOnNodesThatAreNotReady:
         snapshot = self.lost(2, current_revision="db-1")
         moved = pods(snapshot, lambda pod: structs.replace(pod, node="b-1") if pod.terminating else pod)
         assert causes(planned(moved)) == {OwnerRollingOut("StatefulSet", 6, 6, 4)}
+
+    @pytest.mark.parametrize(("current_revision", "is_rollout"), [("db-1", True), ("", True), ("db-2", False)])
+    def test_a_stateful_set_of_one_revision_that_lacks_a_pod_is_not_said_to_roll_out(
+        self, current_revision: str, is_rollout: bool
+    ) -> None:
+        """As in the second after an eviction, while its status counts one pod less: nothing goes, as before."""
+        plan = planned(database(revision="db-2", current=4, updated=3, current_revision=current_revision))
+        assert evicted(plan) == []
+        assert causes(plan) == {OwnerRollingOut("StatefulSet", 4, 4, 3) if is_rollout else PodsReplaced(1, 4)}
 
     def test_pods_that_cannot_end_there_are_no_rollout(self) -> None:
         """Nothing is evicted, and it goes on when these pods are deleted: no rollout is said to end."""

@@ -181,7 +181,7 @@ def test_the_map_of_a_repair() -> None:
         "! search | 3/2! >1  #   #   | 3/2! #1  #        | 0/2- +1  +1",
         "! tokens | 2/2      #   #   | 2/2      #4       | 0/2-         +4",
         "x cart   | 3/2! x   #   #   | 3/2! #x  #        | 0/2-",
-        "# pod   > evicted, not replaced yet   >1 moves now, repair 1   3 waits, repair 3",
+        "# pod   > moving now   >1 moves now, repair 1   3 waits, repair 3",
         "+1 may land here   x kept by a budget   5/4! holds 5, at most 4",
         "2/4- too few, has room   cord cordoned   down not ready",
         "3m36 takes no replacement for 3m36s",
