@@ -74,13 +74,15 @@ def lint(
 
 def _find(manifests: Manifests) -> Iterator[Finding]:
     for manifest in manifests.every:
-        if manifest.problem:
-            yield Finding(
-                rule=Rule.UNREADABLE,
-                severity=Severity.ERROR,
-                manifest=manifest,
-                path=ROOT,
-                message=f"{manifest.problem}: the API server refuses it" if manifest.kind else manifest.problem,
-            )
+        refused = ": the API server refuses it" if manifest.kind else ""
+        for problem, severity in ((manifest.problem, Severity.ERROR), (manifest.caution, Severity.WARNING)):
+            if problem:
+                yield Finding(
+                    rule=Rule.UNREADABLE,
+                    severity=severity,
+                    manifest=manifest,
+                    path=ROOT,
+                    message=f"{problem}{refused}",
+                )
         for check in _ALWAYS:
             yield from check(manifest)

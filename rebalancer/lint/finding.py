@@ -33,7 +33,13 @@ class Rule(StrEnum):
         member.meaning = meaning
         return member
 
-    UNREADABLE = "unreadable", "An object of a known kind that the API server would refuse: a field has a wrong type."
+    UNREADABLE = (
+        "unreadable",
+        (
+            "An object of a known kind that the API server would refuse: a field has a wrong type. As a warning: a key "
+            "is there twice."
+        ),
+    )
     REFUSED_VALUE = (
         "refused-value",
         (

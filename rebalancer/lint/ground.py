@@ -14,7 +14,7 @@ from msgspec import structs
 
 from rebalancer.creation.defaults import apply_defaults
 from rebalancer.creation.replacement import REPLACING_KINDS, replacement
-from rebalancer.lint.manifest import Manifest, Manifests
+from rebalancer.lint.manifest import MOST_SCALED, Manifest, Manifests
 from rebalancer.model.cluster import Namespace
 from rebalancer.model.labels import Labels
 from rebalancer.model.loss_phase import Phase
@@ -57,9 +57,9 @@ class Ground:
     def scaled(self) -> View | None:
         """The same with as many pods as autoscalers choose at most; None where none chooses more than is deployed."""
         more = {
-            workload: number
+            workload: min(number, MOST_SCALED)
             for workload, manifest in self.by_workload.items()
-            if (number := self.most(workload)) is not None and number > manifest.replicas
+            if (number := self.most(workload)) is not None and min(number, MOST_SCALED) > manifest.replicas
         }
         return View(self._deploy(more), self.profile) if more else None
 

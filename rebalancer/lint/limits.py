@@ -19,7 +19,7 @@ from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.lint.ground import Ground
 from rebalancer.lint.keys import REGION
 from rebalancer.lint.limit_numbers import Cap
-from rebalancer.lint.manifest import Manifest, Manifests
+from rebalancer.lint.manifest import MOST_SCALED, Manifest, Manifests
 from rebalancer.model.affinity import PodAffinityTerm
 from rebalancer.model.moves import NO_MEMORY
 from rebalancer.model.nodes import HOSTNAME, ZONE
@@ -55,7 +55,7 @@ class CoveredLimit:
         """The numbers of pods that it may count: as many as there are, and those that autoscalers may choose."""
         fixed = self.pods - sum(one.replicas for one in self.manifests)
         least, most = (fixed + sum(one.sizes[at] for one in self.manifests) for at in (0, -1))
-        return sorted({self.pods, *range(max(1, least), most + 1)})
+        return sorted({self.pods, *range(max(1, least), min(most, MOST_SCALED) + 1)})
 
     @property
     def most(self) -> int:

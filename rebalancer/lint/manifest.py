@@ -16,6 +16,10 @@ Path = tuple[str | int, ...]
 ROOT: Final[Path] = ()
 
 
+MOST_SCALED: Final = 10_000
+"""Up to so many pods, which few clusters hold, it is looked at what an autoscaler chooses."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Manifest:
     """A document that is a Kubernetes object, or an item of a list, which stands at `prefix` of its document.
@@ -24,7 +28,7 @@ class Manifest:
     `ignores` are the names of rules that comments in it turn off. `template` is the path of its pod template.
     `workload`, `budget` and `autoscaler` are what it is, as the model has it, None of other kinds. `chosen`
     are the numbers of replicas that an autoscaler among the manifests may choose, None without one. `problem` says why
-    a document, or an object of such a kind, cannot be read.
+    a document, or an object of such a kind, cannot be read, `caution` what is said of a document that is read.
     """
 
     file: str
@@ -41,6 +45,7 @@ class Manifest:
     autoscaler: Autoscaler | None = None
     chosen: range | None = None
     problem: str = ""
+    caution: str = ""
 
     @property
     def title(self) -> str:

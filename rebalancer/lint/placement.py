@@ -43,7 +43,7 @@ def _scaled(ground: Ground, whole: Collection[Reference], remedies: Remedies) ->
                 severity=Severity.WARNING,
                 manifest=ground.by_workload[workload],
                 path=REPLICAS,
-                message=f"scaled to the {row.wanted} replicas of its autoscaler, {describe_most(row)}"
+                message=f"scaled to {row.wanted} replicas, which its autoscaler may choose, {describe_most(row)}"
                 f"{describe_reason(row)}",
                 patch=remedies.scale(ground.by_workload[workload], ground.scaled),
             )

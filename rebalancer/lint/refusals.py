@@ -5,14 +5,15 @@ Source: `pkg/apis/apps/validation/validation.go` (ValidateRollingUpdateDeploymen
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from rebalancer.lint.finding import Finding, Operation, Rule, Severity
 from rebalancer.lint.manifest import Manifest, Path
 
 _PERCENT: Final = re.compile(r"[0-9]+%")
-_UPDATE: Final[Path] = ("spec", "strategy", "rollingUpdate")
+_STRATEGY: Final[Path] = ("spec", "strategy")
+_UPDATE: Final[Path] = (*_STRATEGY, "rollingUpdate")
 _WHOLE: Final = 100
 
 
@@ -48,9 +49,13 @@ def _budget(manifest: Manifest) -> Iterator[Finding]:
 
 
 def _strategy(manifest: Manifest) -> Iterator[Finding]:
-    update = manifest.find(_UPDATE)
-    if update is None:
-        return
+    for path in (_STRATEGY, _UPDATE):
+        value = manifest.find(path)
+        if value is None:
+            return
+        if not isinstance(value, Mapping):
+            yield _refuse(manifest, path, f"{path[-1]}: {value} is not an object")
+            return
     if manifest.find(("spec", "strategy", "type")) == "Recreate":
         patch = (Operation("remove", _UPDATE),)
         yield _refuse(manifest, _UPDATE, "rollingUpdate and type: Recreate exclude each other", patch)

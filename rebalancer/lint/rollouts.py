@@ -1,5 +1,6 @@
 """Rolling updates that cannot proceed, and the skew that they leave."""
 
+from bisect import bisect_left
 from collections.abc import Iterator
 
 from rebalancer.lint.finding import Finding, Operation, Rule, Severity, set_field
@@ -31,9 +32,18 @@ def check_rollouts(manifest: Manifest, ground: Ground | None = None) -> Iterator
 
 
 def _find_wedged_size(manifest: Manifest) -> Manifest:
-    """Return a manifest at the largest size at which nothing may be taken away, which needs the most domains."""
-    sizes = map(manifest.at_size, reversed(manifest.sizes))
-    return next((one for one in sizes if (update := read_rolling_update(one)) and not update.unavailable), manifest)
+    """Return a manifest at the largest size at which nothing may be taken away, which needs the most domains.
+
+    A share of missing pods rounds down: it allows more of a larger size.
+    """
+    sizes = manifest.sizes
+    at = bisect_left(sizes, 1, key=lambda size: _count_unavailable(manifest.at_size(size)))
+    return manifest.at_size(sizes[at - 1]) if at else manifest
+
+
+def _count_unavailable(manifest: Manifest) -> int:
+    update = read_rolling_update(manifest)
+    return update.unavailable if update is not None else 1
 
 
 def _wedged(manifest: Manifest, worst: Manifest, ground: Ground | None) -> Iterator[Finding]:

@@ -23,10 +23,9 @@ def read_rolling_update(manifest: Manifest) -> RollingUpdate | None:
     """
     if manifest.kind != "Deployment" or manifest.find(("spec", "strategy", "type")) == "Recreate":
         return None
-    written = manifest.find(("spec", "strategy", "rollingUpdate")) or {}
-    replicas = manifest.replicas
-    surge = _resolve(written.get("maxSurge"), replicas, up=True)
-    unavailable = _resolve(written.get("maxUnavailable"), replicas, up=False)
+    at: Path = ("spec", "strategy", "rollingUpdate")
+    surge = _resolve(manifest.find((*at, "maxSurge")), manifest.replicas, up=True)
+    unavailable = _resolve(manifest.find((*at, "maxUnavailable")), manifest.replicas, up=False)
     return RollingUpdate(surge, unavailable if surge or unavailable else 1)
 
 

@@ -155,8 +155,8 @@ def test_a_rollout_whose_first_pod_finds_no_room() -> None:
                 (
                     "warning",
                     (
-                        "scaled to the 7 replicas of its autoscaler, at most 6 of 7 pods find a node: of 3 nodes 3 "
-                        "have not enough cpu"
+                        "scaled to 7 replicas, which its autoscaler may choose, at most 6 of 7 pods find a node: of 3 "
+                        "nodes 3 have not enough cpu"
                     ),
                 )
             ],
@@ -169,6 +169,13 @@ def test_as_many_pods_as_an_autoscaler_chooses(least: int, most: int, expected: 
     made = deployment(None, containers=cpu("7"))
     found = findings(nodes().snapshot(), made, autoscaler(least, most))
     assert said(found, Rule.NO_PLACEMENT, Rule.NO_PLACEMENT_AT_MOST) == expected
+
+
+def test_an_autoscaler_without_a_bound_gets_an_answer() -> None:
+    """Of two billion pods no more are placed than any cluster holds."""
+    found = findings(nodes().snapshot(), deployment(None, containers=cpu("7")), autoscaler(1, 2_000_000_000))
+    ((_, message),) = said(found, Rule.NO_PLACEMENT_AT_MOST)
+    assert message.startswith("scaled to 10000 replicas, which its autoscaler may choose, at most 6 of 10000 pods")
 
 
 DRAIN = (Rule.DRAIN_NEVER_ENDS, Rule.DRAIN_LEAVES_FEWER)

@@ -334,6 +334,7 @@ def test_sizes_that_nobody_chooses_are_not_listed() -> None:
 def test_many_sizes_are_counted_and_listed_in_the_document() -> None:
     """With "<=1/3" over three nodes, all but the multiples of three."""
     scaled = (web(60, 1), autoscaler(1, 60))
+    assert found(limited('maxShare: "<=1/3"'), web(60, 1), autoscaler(1, 2_000_000_000)), "it ends"
     (note,) = of(Rule.SIZES_BEYOND_LIMIT, found(limited('maxShare: "<=1/3"'), *scaled, cluster=nodes(1, 1, 1)))
     assert note.sizes == tuple(size for size in range(1, 61) if size % 3)
     assert note.message.startswith(

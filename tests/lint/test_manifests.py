@@ -70,6 +70,52 @@ def test_a_comment_turns_a_rule_off_for_its_document() -> None:
     assert [rule for _, rule in rows(f"{document}---\n{comment}{other}")] == [Rule.ROLLOUT_WEDGES]
 
 
+def test_a_comment_between_two_documents_belongs_to_the_second() -> None:
+    """On the line that divides them, and before it; not where it is indented as the first is."""
+    comment = "# rebalancer-lint: ignore=rollout-wedges there are spare nodes\n"
+    document = dedent(WEDGED)
+    other = document.replace("name: web\nspec", "name: api\nspec")
+    first, second = (rows(f"{document}---{other}")[which] for which in (0, 1))
+    assert rows(f"{document}--- {comment}{other.lstrip()}")[:1] == [first]
+    assert rows(f"{document}{comment}---{other}") == [first]
+    assert rows(f"{document}  {comment}---{other}") == [(second[0] + 1, second[1])]
+    assert rows(f"{document}---{other}{comment}") == [first]
+
+
+def test_a_comment_turns_several_rules_off() -> None:
+    """Divided by commas, with spaces or without."""
+    made = text(deployment(labels={"app": "wep"}, affinity=affinity(apart=[term(labelSelector={})])))
+    assert len(rows(made)) == 2
+    for names in ("rollout-wedges, selector-misses-template why", "selector-misses-template,rollout-wedges why"):
+        assert rows(f"# rebalancer-lint: ignore={names}\n{made}") == []
+
+
+@pytest.mark.parametrize(
+    ("written", "replicas"),
+    [("1_000", 1000), ("0x3", 3), ("010", 8), ("0b11", 3), ("0", 0), ("-0x3", -3), ("9" * 5_000, None), ("1:30", None)],
+)
+def test_an_integer_is_read_as_kubectl_reads_it(written: str, replicas: int | None) -> None:
+    """The API server refuses what is none of 64 bits."""
+    made = text(deployment()).replace("replicas: 3", f"replicas: {written}")
+    (one,) = manifests(made).every
+    assert (one.workload.replicas if one.workload else None) == replicas
+    assert bool(one.problem) == (replicas is None)
+
+
+def test_json_may_escape_characters_beyond_16_bits() -> None:
+    """In two escapes, which YAML does not allow; after an escaped backslash there is none."""
+    made = '{"kind": "ConfigMap", "data": {"a": "\\ud83d\\ude00", "b": "\\\\ud83d\\\\ude00"}}'
+    (one,) = manifests(made).every
+    assert one.value["data"] == {"a": "\U0001f600", "b": "\\ud83d\\ude00"}
+
+
+@pytest.mark.parametrize("deep", ["[" * 50_000, "{a: " * 100, "- " * 100])
+def test_a_document_that_is_too_deep_hides_nothing_of_those_before(deep: str) -> None:
+    """However deep it is."""
+    found = lint(manifests(f"{text(deployment(labels={'app': 'wep'}))}---\n{deep}"))
+    assert [one.rule for one in found] == [Rule.SELECTOR_MISSES_TEMPLATE, Rule.UNREADABLE]
+
+
 @pytest.mark.parametrize(
     ("kind", "body"),
     [
@@ -108,6 +154,7 @@ def test_what_the_api_server_would_refuse_is_said_with_its_field() -> None:
             "this is a template of a chart: give what helm template prints",
         ),
         (f"kind: X\na: {'[' * 70}{']' * 70}", 2, "nested deeper than 64 levels"),
+        ("[" * 50_000, 1, "nested deeper than 64 levels"),
         ("kind: X\na: \u0000", 1, "not valid YAML: "),
     ],
 )
@@ -139,12 +186,21 @@ def test_a_file_that_cannot_be_read_is_a_finding(written: str, line: int, messag
         ('{"kind": "Deployment",\n"a": [{"b": 1,\n"b": 1}]}', 3, "key b of line 2 is there again: kubectl takes"),
     ],
 )
-def test_a_key_that_is_there_twice_is_an_error_of_its_document(written: str, line: int, message: str) -> None:
-    """Which of the two values counts is not guessed; the other documents of the file are read."""
-    first, second = lint(manifests(f"{written}\n---\n{text(deployment(labels={'app': 'wep'}))}"))
-    assert (first.rule, first.severity, first.line) == (Rule.UNREADABLE, Severity.ERROR, line)
+def test_a_key_that_is_there_twice_is_a_warning_of_its_document(written: str, line: int, message: str) -> None:
+    """The document is read all the same, and so are the others of the file."""
+    read = manifests(f"{written}\n---\n{text(deployment(labels={'app': 'wep'}))}")
+    first, second = lint(read)
+    assert (first.rule, first.severity, first.line) == (Rule.UNREADABLE, Severity.WARNING, line)
     assert first.message.startswith(message)
     assert second.rule is Rule.SELECTOR_MISSES_TEMPLATE
+    assert [one.kind for one in read.every if one.kind] == ["Deployment"] * 2
+    assert rows(f"# rebalancer-lint: ignore=unreadable\n{written}") == []
+
+
+def test_of_a_key_that_is_there_twice_the_last_value_counts() -> None:
+    """As kubectl takes it, at its line."""
+    written = "kind: PodDisruptionBudget\nmetadata: {name: web}\nspec:\n  maxUnavailable: 1\n  maxUnavailable: 0\n"
+    assert rows(written) == [(5, Rule.BUDGET_ALLOWS_NOTHING), (5, Rule.UNREADABLE)]
 
 
 def test_a_key_beside_the_same_one_of_an_anchor_is_not_there_twice() -> None:

@@ -35,6 +35,18 @@ WRONG: list[tuple[Rule, Severity, Mapping[str, Any], str]] = [
         deployment(strategy={"type": "Recreate", "rollingUpdate": {"maxSurge": 1}}),
         "rollingUpdate and type: Recreate exclude each other: the API server refuses it",
     ),
+    (
+        Rule.REFUSED_VALUE,
+        Severity.ERROR,
+        deployment(strategy={"rollingUpdate": "x"}),
+        "rollingUpdate: x is not an object: the API server refuses it",
+    ),
+    (
+        Rule.REFUSED_VALUE,
+        Severity.ERROR,
+        deployment(strategy="RollingUpdate"),
+        "strategy: RollingUpdate is not an object: the API server refuses it",
+    ),
     (Rule.REFUSED_VALUE, Severity.ERROR, deployment(-1), "replicas: -1 is less than 0: the API server refuses it"),
     (
         Rule.REFUSED_VALUE,

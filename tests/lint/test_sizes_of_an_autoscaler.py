@@ -110,3 +110,15 @@ def test_the_skew_of_a_rolling_update_is_that_of_the_worst_size() -> None:
     assert message.endswith(
         "it can end with a skew of 3, where maxSkew is 1, with 5 replicas, which its autoscaler may choose"
     )
+
+
+@pytest.mark.parametrize("share", ["25%", "1%", "0%", "34%", 0])
+def test_a_rollout_wedges_at_the_largest_size_that_spares_none(share: str | int) -> None:
+    """As a count of all sizes says, and of two billion sizes, too."""
+    part = int(share[:-1]) if isinstance(share, str) else 0
+    made = deployment(1, strategy={"rollingUpdate": {"maxUnavailable": share}}, affinity=affinity(apart=[term()]))
+    for most in (1, 2, 3, 7, 99, 130):
+        wedged = max(size for size in range(1, most + 1) if size * part < 100)
+        (one,) = found(Rule.ROLLOUT_WEDGES, made, autoscaler(1, most))
+        assert f" of {wedged} replica" in one.message
+    assert len(found(Rule.ROLLOUT_WEDGES, made, autoscaler(1, 2_000_000_000))) == 1

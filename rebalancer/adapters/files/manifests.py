@@ -4,9 +4,12 @@ Unlike a snapshot, each field keeps its line, and what cannot be read is a findi
 hides nothing of the others. Lines are looked up in the tree of the parser, only for what is shown.
 """
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
 import msgspec
 import yaml
@@ -26,8 +29,16 @@ _DEEPEST: Final = 64
 _MOST_VALUES: Final = 1_000_000
 """In a file; those of anchors count at each use. A file of 2,000 Deployments has a tenth of it."""
 
+_TOO_DEEP: Final = f"nested deeper than {_DEEPEST} levels"
 _TAG: Final = "tag:yaml.org,2002:"
-_IGNORE: Final = re.compile(r"#\s*rebalancer-lint:\s*ignore=([a-z,-]+)")
+_IGNORE: Final = re.compile(r"#\s*rebalancer-lint:\s*ignore=([\w-]+(?:\s*,\s*[\w-]+)*)")
+_SURROGATES: Final = re.compile(r"(?<!\\)((?:\\\\)*)(\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w)")
+"""Two escapes that are one character in JSON, and no character in YAML."""
+
+_OCTAL: Final = re.compile(r"[-+]?0\d+\Z")
+_LARGEST: Final = 2**63
+"""Integers from here on are none of an object."""
+
 _TEMPLATE_BRACES: Final = re.compile(r"\{\{.*\}\}")
 
 _FIRST: Final = frozenset({"apiVersion", "kind"})
@@ -56,10 +67,15 @@ _OTHERS: Final = {
 def read_manifests(text: str, file: str) -> Iterator[Manifest]:
     """Yield the objects of a file; what cannot be read is one with a `problem`. Other documents are passed over."""
     lines = text.split("\n")
-    reader = _Reader(file, lines)
+    if text.lstrip().startswith("{"):
+        text = _SURROGATES.sub(lambda found: found[1] + json.loads(f'"{found[2]}"'), text)
+    scanned = _scan(text)
+    reader = _Reader(file, lines, scanned.documents)
     try:
-        for root in yaml.compose_all(text, Loader=yaml.CSafeLoader):
+        for root in yaml.compose_all(text[: scanned.end], Loader=yaml.CSafeLoader):
             yield from reader.read(root)
+        if scanned.too_deep:
+            yield reader.unreadable(scanned.too_deep, _TOO_DEEP)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark is not None else 1
@@ -76,6 +92,33 @@ def _hint(lines: Sequence[str]) -> str:
     return ""
 
 
+class _Scanned(NamedTuple):
+    """How many documents a text has, and up to where it is read; `too_deep` is the line of a value there, 0 if none."""
+
+    documents: int
+    end: int | None = None
+    too_deep: int = 0
+
+
+def _scan(text: str) -> _Scanned:
+    """Count documents, up to one that is nested too deep: the parser makes its tree by recursion."""
+    documents = depth = start = 0
+    with suppress(yaml.YAMLError):  # said where the tree is made
+        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+            mark = event.start_mark
+            assert mark is not None
+            match event:
+                case yaml.DocumentStartEvent():
+                    documents, start = documents + 1, mark.index
+                case yaml.CollectionStartEvent():
+                    depth += 1
+                    if depth > _DEEPEST + 1:
+                        return _Scanned(documents, start, mark.line + 1)
+                case yaml.CollectionEndEvent():
+                    depth -= 1
+    return _Scanned(documents)
+
+
 class _NoManifestError(Exception):
     """What no manifest has: more values or deeper ones, or a key that is not text."""
 
@@ -87,10 +130,10 @@ class _NoManifestError(Exception):
 class _Reader:
     """Reads the documents of one file."""
 
-    def __init__(self, file: str, lines: Sequence[str]) -> None:
-        self._file = file
+    def __init__(self, file: str, lines: Sequence[str], documents: int) -> None:
+        self._file, self._lines, self._left = file, lines, documents
         self._ignores = {
-            number: frozenset(found[1].split(","))
+            number: frozenset(re.split(r"\s*,\s*", found[1]))
             for number, line in enumerate(lines, 1)
             if "rebalancer-lint" in line and (found := _IGNORE.search(line))
         }
@@ -110,14 +153,13 @@ class _Reader:
         self._duplicates.clear()
         value = self._convert(root, 0)
         # A comment before a document belongs to it.
-        ends = root.end_mark.line + 1
+        ends = self._find_end(root)
         ignores = frozenset[str]().union(*(rules for line, rules in self._ignores.items() if self._last < line <= ends))
         self._last = ends
         if not isinstance(value, dict) or not isinstance(value.get("kind"), str):
             return
-        if self._duplicates:
-            yield self.unreadable(*self._duplicates[0])
-            return
+        for line, caution in self._duplicates[:1]:
+            yield replace(self.unreadable(line, ""), caution=caution, ignores=ignores)
         items = value.get("items")
         if value["kind"].endswith("List") and isinstance(items, list):
             for number, item in enumerate(items):
@@ -125,6 +167,19 @@ class _Reader:
                     yield self._manifest(item, root, ("items", number), ignores)
             return
         yield self._manifest(value, root, ROOT, ignores)
+
+    def _find_end(self, root: yaml.Node) -> int:
+        """Return the last line of a document, with comments that are indented after it; of the last one all of them."""
+        self._left -= 1
+        if not self._left:
+            return len(self._lines)
+        while isinstance(root, yaml.CollectionNode) and root.value and not root.flow_style:
+            last = root.value[-1]
+            root = last[1] if isinstance(last, tuple) else last
+        end = int(root.end_mark.line + (root.end_mark.column > 0))
+        while end < len(self._lines) and self._lines[end].startswith((" ", "\t")):
+            end += 1
+        return end
 
     def _manifest(self, value: dict[str, Any], root: yaml.Node, prefix: Path, ignores: frozenset[str]) -> Manifest:
         kind, metadata = value["kind"], value.get("metadata")
@@ -167,7 +222,7 @@ class _Reader:
         """Make values of JSON's types; what is none, such as a time, stays text."""
         self._values += 1
         if depth > _DEEPEST:
-            raise _NoManifestError(node, f"nested deeper than {_DEEPEST} levels")
+            raise _NoManifestError(node, _TOO_DEEP)
         if self._values > _MOST_VALUES:
             raise _NoManifestError(node, f"more than {_MOST_VALUES:,} values, those of anchors counted at each use")
         if isinstance(node, yaml.ScalarNode):
@@ -212,12 +267,25 @@ def _scalar(node: yaml.ScalarNode) -> Any:
             return None
         case "bool":
             return text.lower() in {"true", "yes", "on"}
-        case "int" if text.lstrip("+-").isdigit():
-            return int(text)
+        case "int":
+            return _integer(text)
         case "float" if "." in text and text.replace(".", "", 1).lstrip("+-").isdigit():
             return float(text)
         case _:
             return text
+
+
+def _integer(text: str) -> int | str:
+    """Return an integer as kubectl reads it, such as 0x1f, 017 and 1_000; text where it is no number of 64 bits.
+
+    Source: `resolve` of `sigs.k8s.io/yaml/goyaml.v2/resolve.go`.
+    """
+    digits = text.replace("_", "")
+    try:
+        value = int(digits, 8 if _OCTAL.match(digits) else 0)
+    except ValueError:  # 1:30, or too many digits
+        return text
+    return value if abs(value) < _LARGEST else text
 
 
 def _find_line(root: yaml.Node, path: Path) -> int:
@@ -225,7 +293,7 @@ def _find_line(root: yaml.Node, path: Path) -> int:
     node, line = root, root.start_mark.line
     for step in path:
         if isinstance(node, yaml.MappingNode):
-            found = next(((key, child) for key, child in node.value if key.value == step), None)
+            found = next(((key, child) for key, child in reversed(node.value) if key.value == step), None)
             if found is None:
                 break
             line, node = found[0].start_mark.line, found[1]
