@@ -111,8 +111,8 @@ def run(args: argparse.Namespace) -> int:
     manifests = Manifests.of(read)
     options = _read_options(args)
     ground = _read_cluster(args, options, manifests) if options is not None else None
-    if not (read or errors) and not (args.drain and not args.files):
-        raise CliError(f"no Kubernetes object in {', '.join(map(source_name, args.files))}")
+    if args.files == ["-"] and not (read or errors):  # whose input is it that failed?
+        raise CliError("no Kubernetes object in standard input")
     objects = sum(bool(one.kind) for one in read)
     source = args.snapshot[0] if args.snapshot else "cluster"
     policy = _find_policy(args, options, manifests)
@@ -172,7 +172,16 @@ def _find_policy(args: argparse.Namespace, options: ReadOptions | None, manifest
 
 
 def _find_files(names: Sequence[str]) -> Iterator[str]:
-    """Yield files and standard input as they are named, and of folders all that may be manifests."""
+    """Yield files and standard input as they are named, and of folders all that may be manifests; each file once."""
+    seen = set[Path]()
+    for name in _expand(names):
+        place = Path(name).resolve()
+        if place not in seen:
+            seen.add(place)
+            yield name
+
+
+def _expand(names: Sequence[str]) -> Iterator[str]:
     for name in names:
         folder = Path(name)
         if name == "-" or not folder.is_dir():

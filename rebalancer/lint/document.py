@@ -20,8 +20,9 @@ class PatchOperation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class LintFinding(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
     """What a rule says of an object, `object` being KIND NAMESPACE/NAME, "" of a file that cannot be read.
 
-    `patch` is the smallest change after which the rule finds nothing, empty where there is none. Rules about limits
-    have the `numbers` of the message by name, and all `sizes` (numbers of pods) of which a message shows the first.
+    `help` is where the project's pages explain the rule, `patch` the smallest change after which it finds nothing,
+    empty where there is none. Rules about limits have the `numbers` of the message by name, and all `sizes` (numbers of
+    pods) of which a message shows the first.
     """
 
     rule: Text
@@ -30,6 +31,7 @@ class LintFinding(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True
     line: Annotated[int, Meta(ge=1)]
     object: str
     message: Text
+    help: Text
     patch: tuple[PatchOperation, ...]
     numbers: Mapping[str, int] = {}
     sizes: tuple[SizeRange, ...] = ()
@@ -69,6 +71,7 @@ def _finding(found: Finding) -> LintFinding:
         line=found.line,
         object=manifest.title,
         message=found.message,
+        help=found.rule.help,
         patch=tuple(_operation(one, found) for one in found.patch),
         numbers=found.numbers,
         sizes=list_ranges(found.sizes),

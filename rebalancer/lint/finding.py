@@ -33,6 +33,11 @@ class Rule(StrEnum):
         member.meaning = meaning
         return member
 
+    @property
+    def help(self) -> str:
+        """Where the pages of the project explain it."""
+        return f"docs/lint.md#{self.value}"
+
     UNREADABLE = (
         "unreadable",
         (

@@ -151,6 +151,8 @@ def _count_taints(plugin: TaintToleration, nodes: Collection[str]) -> Mapping[tu
 def describe_rejections(nodes: int, rejections: Iterable[Rejection]) -> str:
     """Say how many of so many nodes are rejected for which reason."""
     said = list(map(str, rejections))
+    if not nodes:
+        return "no node is there"
     if nodes == 1:
         return f"the only node {' and '.join(text.removeprefix('1 ') for text in said)}"
     return f"of {nodes} nodes {', '.join(said)}"

@@ -12,8 +12,10 @@ from rebalancer.cli.errors import Exit
 from rebalancer.cli.main import main
 from rebalancer.documents.document import document_schema
 from rebalancer.lint.document import LintDocument
+from rebalancer.lint.finding import Rule
 from tests.lint.build import affinity, budget, deployment, spread, term, text
 
+PAGE = Path(__file__).parents[2] / "docs" / "lint.md"
 ERROR = text(deployment(labels={"app": "wep"}))
 WARNING = text(deployment(affinity=affinity(apart=[term()])))
 INFO = text(deployment(6, topologySpreadConstraints=[spread()]))
@@ -46,7 +48,7 @@ def test_json_and_yaml_are_one_document(tmp_path: Path, capsys: pytest.CaptureFi
     assert yaml.safe_load(capsys.readouterr().out) == document
     assert document.keys() == document_schema(LintDocument)["$defs"]["LintDocument"]["properties"].keys()
     (finding,) = document["findings"]
-    assert finding.keys() == {"rule", "severity", "file", "line", "object", "message", "patch"}
+    assert finding.keys() == {"rule", "severity", "file", "line", "object", "message", "help", "patch"}
     assert finding["object"] == "Deployment shop/web"
     fix = {"op": "add", "path": "/spec/strategy", "value": {"rollingUpdate": {"maxUnavailable": 1}}}
     assert finding["patch"] == [fix]
@@ -75,12 +77,10 @@ def test_standard_input_is_read(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     ("name", "content", "message"),
     [
         ("gone.yaml", None, "gone.yaml cannot be read: No such file or directory"),
-        ("empty.yaml", b"", "no Kubernetes object in "),
-        ("values.yaml", b"replicas: 3\n", "no Kubernetes object in "),
         ("utf-16.yaml", "kind: Pod".encode("utf-16"), "is not UTF-8; expected YAML or JSON"),
     ],
 )
-def test_what_holds_no_manifest_is_refused(
+def test_what_cannot_be_read_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, content: bytes | None, message: str
 ) -> None:
     """Nothing found is not the same as nothing looked at."""
@@ -89,6 +89,45 @@ def test_what_holds_no_manifest_is_refused(
         file.write_bytes(content)
     assert main(["lint", str(file)]) == Exit.ERROR
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("written", ["", "replicas: 3\n", "---\n---\n# notes\n"])
+def test_a_file_without_objects_is_no_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str], written: str) -> None:
+    """A hook names all files that are committed, the values of a chart, too; nothing from a pipe is its failure."""
+    assert lint(tmp_path, written) == Exit.FINE
+    assert capsys.readouterr().out == "0 objects in 1 file: nothing found.\n"
+    assert lint(tmp_path, written, "-o", "json") == Exit.FINE
+    assert json.loads(capsys.readouterr().out)["objects"] == 0
+
+
+def test_nothing_from_standard_input_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command before the pipe has failed."""
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b"")))
+    assert main(["lint", "-"]) == Exit.ERROR
+    assert "no Kubernetes object in standard input" in capsys.readouterr().err
+
+
+def test_a_file_that_is_named_twice_is_read_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By its name, in its folder, and by another way to it."""
+    (tmp_path / "apps").mkdir()
+    lint(tmp_path, NOTHING, str(tmp_path / "web.yaml"), str(tmp_path), str(tmp_path / "apps" / ".." / "web.yaml"))
+    assert capsys.readouterr().out == "1 object in 1 file: nothing found.\n"
+
+
+def test_each_finding_names_the_heading_that_explains_its_rule(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In JSON and in SARIF; the page has a heading for each rule."""
+    assert lint(tmp_path, ERROR, "-o", "json") == Exit.SOMETHING
+    (finding,) = json.loads(capsys.readouterr().out)["findings"]
+    assert finding["help"] == "docs/lint.md#selector-misses-template"
+    lint(tmp_path, ERROR, "-o", "sarif")
+    rules = json.loads(capsys.readouterr().out)["runs"][0]["tool"]["driver"]["rules"]
+    headings = {f"docs/lint.md#{line[4:]}" for line in PAGE.read_text().splitlines() if line.startswith("### ")}
+    assert {one["help"]["text"] for one in rules} <= headings
+    assert len(rules) == len(Rule)
 
 
 BINARY = b"kind: Deployment\nname: \xff\xfe"

@@ -96,6 +96,14 @@ def test_the_action_annotates_what_it_finds_and_fails_as_lint_does(bin_folder: P
     assert run_action(bin_folder, sarif, "gone.yaml").returncode == 1
 
 
+def test_the_action_annotates_what_it_finds_beside_a_file_that_cannot_be_read(bin_folder: Path, tmp_path: Path) -> None:
+    """That file is named, and fails it."""
+    done = run_action(bin_folder, tmp_path / "lint.sarif", f"gone.yaml {MISTAKES}")
+    assert done.returncode == 1
+    assert f"::error file={MISTAKES},line=58,title=contradictory-constraints::" in done.stdout
+    assert "gone.yaml cannot be read" in done.stderr
+
+
 def test_the_action_takes_several_files_and_a_cluster(bin_folder: Path, tmp_path: Path) -> None:
     """Names are separated by spaces; what a cluster shows is annotated, too."""
     good = tmp_path / "good.yaml"

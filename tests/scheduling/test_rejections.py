@@ -103,6 +103,7 @@ def test_the_only_node_is_no_number() -> None:
     rows = [Rejection("NodeResourcesFit", "Insufficient cpu", 1), Rejection("NodeResourcesFit", "Too many pods", 1)]
     assert describe_rejections(1, rows) == "the only node has not enough cpu and runs as many pods as it may"
     assert describe_rejections(2, rows) == "of 2 nodes 1 has not enough cpu, 1 runs as many pods as it may"
+    assert describe_rejections(0, []) == "no node is there"
 
 
 def test_other_words_are_the_schedulers() -> None:
