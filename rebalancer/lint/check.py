@@ -60,10 +60,10 @@ def lint(
     if ground is None:
         findings += [one for manifest in manifests.every for check in _WITHOUT_A_CLUSTER for one in check(manifest)]
     else:
-        rollouts = [(manifest, list(check_rollouts(manifest, ground))) for manifest in manifests.workloads]
-        for manifest, found in rollouts:
-            wedges = any(one.rule is Rule.ROLLOUT_WEDGES for one in found)
-            findings += found if wedges else [*found, *check_steps(manifest, ground)]
+        for manifest in manifests.workloads:
+            played = list(check_steps(manifest, ground))
+            found = check_rollouts(manifest, ground)
+            findings += [*played, *(one for one in found if not played or one.rule is not Rule.ROLLOUT_WEDGES)]
         findings += [one for manifest in manifests.workloads for one in check_scale_downs(manifest, ground)]
         missing = list(check_domains(ground))
         known = {one.manifest for one in missing if one.severity is Severity.ERROR}

@@ -22,7 +22,7 @@ from rebalancer.model.moves import Reference
 from rebalancer.model.pods import OwnerReference, Pod
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import PodTemplate, Workload
-from rebalancer.resilience.loss import lose
+from rebalancer.resilience.loss import NODE_OWNERS, lose
 from rebalancer.scheduling.profile import DEFAULT_PROFILE, Profile
 from rebalancer.scheduling.rejections import reject_nodes
 from rebalancer.scheduling.unpredictable import Unpredictable
@@ -88,20 +88,17 @@ class Ground:
         left = self.empty.nodes.names.difference(*(one.nodes for one in rejected))
         return len({value for node, value in self.empty.nodes.values(key).items() if node in left})
 
-    def in_first_step(self, manifest: Manifest, surge: int) -> View | None:
-        """Return the cluster in which a rollout has begun: so many new pods wait, and all old ones run.
-
-        None where there is no rollout: the workload is not there, or has this template.
-        """
-        owner = self._owner_of(manifest)
-        if owner is None or reference_of(manifest) not in self._there or owner.uid in self.snapshot.workload:
-            return None
-        new = structs.replace(owner, replicas=surge)
-        pods = (*self.snapshot.pods, _sample(new, self.now))
-        return View(replace(self.snapshot, workloads=(*self.snapshot.workloads, new), pods=pods), self.profile)
-
     def find_rollout(self, manifest: Manifest) -> tuple[Workload, Sequence[Pod]] | None:
         """Return the owner of the new pods of a rollout, and the living old ones; None where there is no rollout."""
+        if manifest not in self._rollouts:
+            self._rollouts[manifest] = self._find_rollout(manifest)
+        return self._rollouts[manifest]
+
+    @cached_property
+    def _rollouts(self) -> dict[Manifest, tuple[Workload, Sequence[Pod]] | None]:
+        return {}
+
+    def _find_rollout(self, manifest: Manifest) -> tuple[Workload, Sequence[Pod]] | None:
         owner, known = self._owner_of(manifest), self._there.get(reference_of(manifest))
         if owner is None or known is None or owner.uid in self.snapshot.workload:
             return None
@@ -117,6 +114,14 @@ class Ground:
     def settled(self) -> View:
         """The cluster as it is once the pods that are terminating have ended."""
         return lose(self.now, frozenset(), Phase.GONE).after
+
+    @cached_property
+    def lasting(self) -> View:
+        """The same without pods that may end by themselves: those of Jobs, of other controllers and of nobody."""
+        kinds = REPLACING_KINDS | NODE_OWNERS
+        pods = (placed.pod for placed in self.settled.placed_pods())
+        ending = [pod for pod in pods if pod.owner is None or pod.owner.kind not in kinds]
+        return self.settled.without(ending) if ending else self.settled
 
     @cached_property
     def changing(self) -> frozenset[Reference]:
@@ -212,11 +217,6 @@ class Ground:
             for one in self.manifests.workloads
             if one.kind in REPLACING_KINDS or one.kind == _TOP
         }
-
-
-def is_new(owner: Workload) -> bool:
-    """Return whether an owner is of a manifest and not of the cluster."""
-    return owner.uid.endswith(f"/{_NEW}")
 
 
 def reference_of(manifest: Manifest) -> Reference:

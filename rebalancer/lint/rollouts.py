@@ -4,18 +4,20 @@ from bisect import bisect_left
 from collections.abc import Iterator
 
 from rebalancer.lint.finding import Finding, Operation, Rule, Severity, set_field
-from rebalancer.lint.ground import Ground, is_new
+from rebalancer.lint.ground import Ground, reference_of
 from rebalancer.lint.manifest import Manifest
 from rebalancer.lint.rollout_skew import find_rollout_skew
-from rebalancer.lint.steps import allow_one_more
-from rebalancer.lint.strategy import RollingUpdate, read_rolling_update
+from rebalancer.lint.steps import is_played
+from rebalancer.lint.strategy import RollingUpdate, is_paused, read_rolling_update
 from rebalancer.lint.terms import TEMPLATE_HASH, own_terms, splits_revisions
 from rebalancer.model.loss_phase import Phase
 from rebalancer.model.nodes import HOSTNAME
+from rebalancer.model.pods import Pod
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.model.words import plural
+from rebalancer.model.workloads import Workload
 from rebalancer.resilience.bounds import find_bounds
-from rebalancer.resilience.loss import lose
+from rebalancer.resilience.loss import Loss, Service
 from rebalancer.resilience.reason import Reasons
 
 
@@ -25,9 +27,10 @@ def check_rollouts(manifest: Manifest, ground: Ground | None = None) -> Iterator
     if update is None or not manifest.replicas:
         return
     worst = manifest if ground is not None else _find_wedged_size(manifest)
-    yield from _wedged(manifest, worst, ground)
-    if ground is not None:
-        yield from _first_step(manifest, update, ground)
+    if ground is None:
+        yield from _wedged(manifest, worst, None)
+    elif not is_played(manifest, ground):
+        yield from [*_first_step(manifest, update, ground)] or _wedged(manifest, worst, ground)
     yield from _skewed(manifest)
 
 
@@ -66,7 +69,7 @@ def _wedged(manifest: Manifest, worst: Manifest, ground: Ground | None) -> Itera
         fewer = "on fewer" if there is None else f"here: {plural(there, noun)} may take its pods"
         yield Finding(
             rule=Rule.ROLLOUT_WEDGES,
-            severity=Severity.WARNING if there is None else Severity.ERROR,
+            severity=Severity.WARNING,
             manifest=manifest,
             path=path,
             message=f"a rolling update of {plural(replicas, 'replica')}{chosen} begins with one pod more, since "
@@ -78,30 +81,50 @@ def _wedged(manifest: Manifest, worst: Manifest, ground: Ground | None) -> Itera
 
 
 def _first_step(manifest: Manifest, update: RollingUpdate, ground: Ground) -> Iterator[Finding]:
-    """Yield a rollout of which no node takes the first new pod while all old ones run."""
-    view = None if update.unavailable else ground.in_first_step(manifest, min(update.surge, manifest.replicas))
-    if view is None:
+    """Yield a rollout that is not searched, where no node takes the first new pod while all old ones run.
+
+    Nothing is said of surplus old pods, which go first.
+    """
+    rollout = ground.find_rollout(manifest)
+    if rollout is None or update.unavailable or is_paused(manifest) or not 0 < len(rollout[1]) <= manifest.replicas:
         return
-    loss = lose(view, frozenset(), Phase.GONE)
-    for service, bounds in zip(loss.services, find_bounds(loss), strict=True):
-        if service.owner is None or service.workload is None or not is_new(service.owner) or bounds.possible:
-            continue
-        reason = Reasons(loss).find(service.workload)
-        yield Finding(
-            rule=Rule.ROLLOUT_WEDGES,
-            severity=Severity.ERROR,
-            manifest=manifest,
-            path=update.unavailable_path,
-            message=f"the rollout does not begin: {_unavailable(manifest)}, and no node takes a new pod beside the "
-            f"{plural(manifest.replicas, 'old one')}: {reason}",
-            patch=allow_one_more(manifest, ground),
-        )
+    loss = _make_loss(manifest, rollout[0], ground)
+    if loss is None or find_bounds(loss)[0].possible:
+        return
+    yield Finding(
+        rule=Rule.ROLLOUT_WEDGES,
+        severity=Severity.WARNING,
+        manifest=manifest,
+        path=update.unavailable_path,
+        message=f"the rollout does not begin: {_unavailable(manifest)}, and no node takes a new pod beside the "
+        f"{plural(len(rollout[1]), 'old one')}: {Reasons(loss).find(reference_of(manifest))}",
+    )
+
+
+def _make_loss(manifest: Manifest, owner: Workload, ground: Ground) -> Loss | None:
+    """Return the loss of nothing in which one new pod of an owner waits; None where that pod is not known."""
+    pod = ground.make_pod(owner)
+    if not isinstance(pod, Pod):
+        return None
+    service = Service(
+        workload=reference_of(manifest),
+        owner=owner,
+        sample=pod,
+        unknown=None,
+        wanted=1,
+        now=0,
+        bound=0,
+        lost=(),
+        pending=1,
+        waiting=1,
+    )
+    return Loss(phase=Phase.GONE, nodes=frozenset(), before=ground.now, after=ground.settled, services=(service,))
 
 
 def _allow_one(manifest: Manifest, update: RollingUpdate, ground: Ground | None) -> tuple[Operation, ...]:
-    """Return the change by which an old pod makes way for a new one; of a rollout that goes on where that is proved."""
+    """Return the change by which an old pod makes way for a new one; none of a rollout, of which that is not proved."""
     if ground is not None and ground.find_rollout(manifest) is not None:
-        return allow_one_more(manifest, ground)
+        return ()
     return set_field(manifest, update.unavailable_path, 1)
 
 

@@ -12,8 +12,8 @@ from rebalancer.lint.ground import Ground, reference_of
 from rebalancer.lint.manifest import Manifest, Path
 from rebalancer.lint.rollout_certain import is_certain
 from rebalancer.lint.rollout_quotas import read_quotas
-from rebalancer.lint.rollout_search import MOST_PODS, Rollout, State, find_end, find_wedge
-from rebalancer.lint.strategy import RollingUpdate, read_partition, read_rolling_update
+from rebalancer.lint.rollout_search import MOST_PODS, Rollout, State, find_end, find_wedge, is_wedged
+from rebalancer.lint.strategy import RollingUpdate, is_paused, read_partition, read_rolling_update
 from rebalancer.model.pods import Pod
 from rebalancer.model.words import name_list, plural
 from rebalancer.scheduling.preemption import has_lower_pods
@@ -38,7 +38,7 @@ def check_steps(manifest: Manifest, ground: Ground) -> Iterator[Finding]:
     way = _find_way(rollout) if rollout is not None else None
     if way is None:
         return
-    certain = way.always and _is_settled(manifest, ground)
+    certain = way.always and _is_settled(manifest, ground) and _wedges_without_ending(way.rollout, ground)
     update = read_rolling_update(manifest)
     yield Finding(
         rule=Rule.ROLLOUT_WEDGES,
@@ -69,15 +69,17 @@ def _waiting(manifest: Manifest, ground: Ground) -> Iterator[Finding]:
         )
 
 
-def allow_one_more(manifest: Manifest, ground: Ground) -> tuple[Operation, ...]:
-    """Return the change by which one more pod may be missing, where no way of a rollout that goes on wedges then."""
-    rollout, update = _read_rollout(manifest, ground), read_rolling_update(manifest)
-    return _allow_more(manifest, rollout, update) if rollout is not None and update is not None else ()
+def is_played(manifest: Manifest, ground: Ground) -> bool:
+    """Return whether a rollout is searched, so that nothing simpler says whether it wedges."""
+    rollout = _read_rollout(manifest, ground)
+    return rollout is not None and len(rollout.new) <= MOST_PODS
 
 
 def _allow_more(manifest: Manifest, rollout: Rollout, update: RollingUpdate) -> tuple[Operation, ...]:
     """Return the change by which one more pod may be missing, where no way wedges then."""
     more = update.unavailable + 1
+    if len(rollout.new) > MOST_PODS:
+        return ()
     changed = replace(rollout, unavailable=more)
     if find_wedge(changed).complete and find_end(changed).found is not None:
         return set_field(manifest, update.unavailable_path, more)
@@ -90,7 +92,7 @@ def _read_rollout(manifest: Manifest, ground: Ground) -> Rollout | None:
     Nor where new pods may preempt others, or have constraints by the scheduler's configuration alone.
     """
     found = ground.find_rollout(manifest)
-    if found is None or manifest.find(("spec", "paused")):
+    if found is None or is_paused(manifest):
         return None
     owner, pods = found
     update, partition = read_rolling_update(manifest), read_partition(manifest)
@@ -128,8 +130,10 @@ def _make_pods(made: Sequence[Pod | Unpredictable]) -> tuple[Pod, ...]:
 
 
 def _find_way(rollout: Rollout) -> _Way | None:
-    """Return where a rollout wedges, None where no way was found."""
-    if len(rollout.new) > MOST_PODS or is_certain(rollout):
+    """Return where a rollout wedges, None where no way was found; of too many pods the first step alone is tried."""
+    if len(rollout.new) > MOST_PODS:
+        return _Way(rollout, rollout.start, always=True) if is_wedged(rollout.start, rollout) else None
+    if is_certain(rollout):
         return None
     end = find_end(rollout)
     if end.complete:
@@ -151,10 +155,20 @@ def _is_settled(manifest: Manifest, ground: Ground) -> bool:
     return not (waiting or together or ground.changing - {reference_of(manifest)})
 
 
+def _wedges_without_ending(rollout: Rollout, ground: Ground) -> bool:
+    """Return whether a rollout wedges on every way also once pods that may end have ended, and no quota is spent."""
+    if ground.lasting is ground.settled:
+        return True
+    way = _find_way(replace(rollout, view=ground.lasting, refuse=lambda _, __: ""))
+    return way is not None and way.always
+
+
 def _describe(way: _Way) -> str:
     rollout, state = way.rollout, way.state
     done = f"{len(state.placed)} of {plural(len(rollout.new), 'new pod')}"
     when = f"wedges after at most {done}" if way.always else f"can wedge after {done}"
+    if len(state.left) == len(rollout.new) and not state.placed:
+        when = "does not begin"
     where = f", such as with these on {_name_nodes(state)}" if state.placed else ""
     left = plural(len(state.left), "old pod")
     verb = "stays" if len(state.left) == 1 else "stay"
@@ -183,4 +197,5 @@ def _say_why_none(rollout: Rollout, state: State) -> str:
         return refused
     nodes = state.view.nodes.names
     rejected = describe_rejections(len(nodes), count_rejections(reject_nodes(pod, state.view, nodes=nodes)))
-    return f"no node takes {pod.name if rollout.in_order else 'another new one'}: {rejected}"
+    next_one = "another new one" if state.placed else "a new pod"
+    return f"no node takes {pod.name if rollout.in_order else next_one}: {rejected}"

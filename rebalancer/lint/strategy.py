@@ -1,4 +1,4 @@
-"""The strategy of a Deployment's rolling update: how many pods may be too many, and how many may be missing."""
+"""How a workload's pods are updated: how many may be too many or missing meanwhile, and which keep the old template."""
 
 from typing import Any, NamedTuple
 
@@ -39,6 +39,11 @@ def read_partition(manifest: Manifest) -> int | None:
     if manifest.kind != "StatefulSet" or strategy.get("type") == "OnDelete" or written.get("maxUnavailable", 1) != 1:
         return None
     return int(written.get("partition") or 0)
+
+
+def is_paused(manifest: Manifest) -> bool:
+    """Return whether a Deployment is paused: its controller makes no pod of a new template."""
+    return manifest.kind == "Deployment" and bool(manifest.find(("spec", "paused")))
 
 
 def _resolve(amount: Any, replicas: int, *, up: bool) -> int:

@@ -248,7 +248,7 @@ def test_a_quota_without_room_for_one_more_pod() -> None:
         (
             "error",
             (
-                "the rollout wedges after at most 0 of 6 new pods: 6 old pods stay, since none may be missing, and "
+                "the rollout does not begin: 6 old pods stay, since none may be missing, and "
                 "ResourceQuota shop/few limits pods to 6, and one more new pod needs 7"
             ),
         )
