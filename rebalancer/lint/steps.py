@@ -107,7 +107,8 @@ def _read_rollout(manifest: Manifest, ground: Ground) -> Rollout | None:
         surge, unavailable = 0, 1
     else:
         return None
-    new = _make_pods([ground.make_pod(owner, ordinal) for ordinal in ordinals])
+    made = {ordinal: ground.make_pod(owner, ordinal) for ordinal in set(ordinals)}
+    new = _make_pods([made[ordinal] for ordinal in ordinals])
     if not new or has_lower_pods(new[0], ground.now) or (ground.profile.default_constraints and not new[0].spec.spread):
         return None
     return Rollout(
