@@ -5,11 +5,12 @@ from collections.abc import Iterator, Sequence
 from rebalancer.lint.finding import Finding, Operation, Rule, Severity
 from rebalancer.lint.manifest import Manifest, Path
 from rebalancer.lint.shortage import find_shortage
-from rebalancer.lint.terms import TEMPLATE_HASH, own_terms
+from rebalancer.lint.terms import counts_own_alone, own_terms, tells_pods_apart
 from rebalancer.model.labels import Operator
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsatisfiable
 from rebalancer.model.words import plural
+from rebalancer.scheduling.versions import EMPTY_SELECTOR_FIXED
 
 
 def check_constraints(manifest: Manifest) -> Iterator[Finding]:
@@ -65,23 +66,30 @@ def _pinned(manifest: Manifest, path: Path, constraint: SpreadConstraint) -> Ite
     if admitted is None or admitted >= least or constraint.node_affinity_policy is not InclusionPolicy.HONOR:
         return
     shortage = find_shortage(manifest, admitted * constraint.max_skew)
-    if shortage is None or not _counts_itself(manifest, constraint):
+    if shortage is None or not _counts_own(manifest, constraint):
         return
+    severity, condition = shortage.severity, ""
+    if constraint.selector is not None and constraint.selector.empty and not constraint.match_label_keys:
+        severity = Severity.WARNING
+        condition = f", from Kubernetes {EMPTY_SELECTOR_FIXED} on, where an empty labelSelector counts all pods"
     yield Finding(
         rule=Rule.CONTRADICTORY_CONSTRAINTS,
-        severity=shortage.severity,
+        severity=severity,
         manifest=manifest,
         path=(*path, "minDomains"),
         message=f"minDomains asks for {plural(least, 'domain')} of {constraint.topology_key}, and the pods' node "
-        f"selector admits {admitted}, each with at most maxSkew ({constraint.max_skew}) pods: {shortage.message}",
+        f"selector admits {admitted}, each with at most maxSkew ({constraint.max_skew}) pods: {shortage.message}"
+        f"{condition}",
         patch=(Operation("replace", (*path, "minDomains"), admitted),) if admitted else (),
     )
 
 
-def _counts_itself(manifest: Manifest, constraint: SpreadConstraint) -> bool:
+def _counts_own(manifest: Manifest, constraint: SpreadConstraint) -> bool:
+    """Return whether a constraint counts the template's own pods together."""
     assert manifest.workload is not None
     assert manifest.workload.template is not None
-    return constraint.selector is not None and constraint.selector.matches(manifest.workload.template.labels)
+    selector, labels = constraint.selector, manifest.workload.template.labels
+    return selector is not None and selector.matches(labels) and not tells_pods_apart(manifest, constraint)
 
 
 def _admitted_values(manifest: Manifest, key: str) -> int | None:
@@ -104,14 +112,10 @@ def _admitted_values(manifest: Manifest, key: str) -> int | None:
 
 def _too_few_domains(manifest: Manifest) -> Iterator[Finding]:
     """Yield required anti-affinity over fewer domains than there are pods, since the node selector names so few."""
-    assert manifest.workload is not None
-    assert manifest.workload.template is not None
-    labels = manifest.workload.template.labels
     for path, term in own_terms(manifest, apart=True):
         admitted = _admitted_values(manifest, term.topology_key)
         shortage = find_shortage(manifest, admitted) if admitted is not None else None
-        # A key of which each pod may have its own value, such as its ordinal, separates none of them.
-        if shortage is not None and labels.keys() | {TEMPLATE_HASH} >= set(term.match_label_keys):
+        if shortage is not None and not tells_pods_apart(manifest, term):
             yield Finding(
                 rule=Rule.CONTRADICTORY_CONSTRAINTS,
                 severity=shortage.severity,
@@ -124,35 +128,48 @@ def _too_few_domains(manifest: Manifest) -> Iterator[Finding]:
 
 def _together_and_apart(manifest: Manifest, at: Path, spread: Sequence[SpreadConstraint]) -> Iterator[Finding]:
     """Yield rules that keep the template's own pods both in one domain and out of it."""
-    apart = {term.topology_key: path for path, term in own_terms(manifest, apart=True)}
+    apart = {
+        term.topology_key: path
+        for path, term in own_terms(manifest, apart=True)
+        if not tells_pods_apart(manifest, term)
+    }
     for path, term in own_terms(manifest, apart=False):
-        key = term.topology_key
+        if tells_pods_apart(manifest, term):
+            continue
+        key, alone = term.topology_key, counts_own_alone(manifest, term)
         against = apart.get(key)
         shortage = find_shortage(manifest, 1)
         if against is not None and shortage is not None:
             yield Finding(
                 rule=Rule.CONTRADICTORY_CONSTRAINTS,
-                severity=shortage.severity,
+                severity=shortage.severity if alone else Severity.WARNING,
                 manifest=manifest,
                 path=path,
-                message=f"required podAffinity keeps the pods in one domain of {key}, and required podAntiAffinity "
+                message=f"required podAffinity {_together(key, alone=alone)}, and required podAntiAffinity "
                 f"(line {manifest.find_line(against)}) keeps them apart there: {shortage.message}",
                 patch=(Operation("remove", path),),
             )
         for number, constraint in enumerate(spread):
             hard = constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
             shortage = find_shortage(manifest, constraint.max_skew)
-            if hard and constraint.topology_key == key and shortage is not None:
+            if hard and constraint.topology_key == key and shortage and _counts_own(manifest, constraint):
+                both = alone and counts_own_alone(manifest, constraint)
                 yield Finding(
                     rule=Rule.CONTRADICTORY_CONSTRAINTS,
-                    severity=shortage.severity if (constraint.min_domains or 1) > 1 else Severity.WARNING,
+                    severity=shortage.severity if both and (constraint.min_domains or 1) > 1 else Severity.WARNING,
                     manifest=manifest,
                     path=path,
-                    message=f"required podAffinity keeps the pods in one domain of {key}, and a hard constraint (line "
+                    message=f"required podAffinity {_together(key, alone=both)}, and a hard constraint (line "
                     f"{manifest.find_line((*at, number))}) allows {constraint.max_skew} more there than in another "
                     f"{_domain(key)}: with two of these {shortage.message}",
                     patch=(Operation("remove", (*at, number)),),
                 )
+
+
+def _together(key: str, *, alone: bool) -> str:
+    """Say where affinity keeps pods, and under which condition where it is not certain to select own ones `alone`."""
+    unless = "" if alone else ", unless the rules count pods of others, too"
+    return f"keeps the pods in one domain of {key}{unless}"
 
 
 def _domain(key: str) -> str:

@@ -1,13 +1,17 @@
 """Selectors that miss the pods of their own template."""
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 
 from rebalancer.lint.finding import Finding, Operation, Rule, Severity, set_field
 from rebalancer.lint.label_keys import drop_keys, find_in_both
 from rebalancer.lint.manifest import Manifest
 from rebalancer.model.labels import LabelSelector
 from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
+from rebalancer.model.workloads import BUILT_IN
+
+_REFUSED: Final = frozenset({*BUILT_IN, "DaemonSet", "Job"})
+"""Kinds whose selector must match their own template; of others nobody knows what it selects."""
 
 
 def check_selectors(manifest: Manifest) -> Iterator[Finding]:
@@ -21,13 +25,16 @@ def check_selectors(manifest: Manifest) -> Iterator[Finding]:
         wanted = manifest.find((*path, "matchLabels"))
         missing = {key: value for key, value in wanted.items() if labels.get(key) != value} if wanted else {}
         at = (*manifest.template, "metadata", "labels")
+        is_refused = manifest.kind in _REFUSED
+        effect = "the API server refuses it" if is_refused else "its controller may find none of its pods"
+        helps = missing and workload.selector.matches({**labels, **missing})
         yield Finding(
             rule=Rule.SELECTOR_MISSES_TEMPLATE,
-            severity=Severity.ERROR,
+            severity=Severity.ERROR if is_refused else Severity.WARNING,
             manifest=manifest,
             path=path,
-            message=f"its selector does not match its template's labels ({_show(labels)}): the API server refuses it",
-            patch=set_field(manifest, at, {**(manifest.find(at) or {}), **missing}) if missing else (),
+            message=f"its selector does not match its template's labels ({_show(labels)}): {effect}",
+            patch=set_field(manifest, at, {**(manifest.find(at) or {}), **missing}) if helps else (),
         )
     for number, constraint in enumerate(workload.template.spec.spread):
         if constraint.selector is None or not constraint.selector.matches(labels):

@@ -3,15 +3,21 @@
 An autoscaler among the manifests may choose any size up to its maxReplicas: the largest lacks the most nodes.
 """
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from rebalancer.lint.finding import Severity
 from rebalancer.lint.manifest import Manifest
 from rebalancer.model.words import plural
 
+_ENDING: Final = frozenset({"Job", "CronJob"})
+"""Kinds whose pods end: then others take their places."""
+
 
 class Shortage(NamedTuple):
-    """That not all pods find a node: an error of the least number of replicas, a warning of what may be chosen."""
+    """That not all pods find a node: an error of the least number of replicas, a warning of what may be chosen.
+
+    Of pods that end it is a warning, too: others follow.
+    """
 
     severity: Severity
     message: str
@@ -21,7 +27,10 @@ def find_shortage(manifest: Manifest, most: int) -> Shortage | None:
     """Return that `most` pods of more find a node; None where that is enough at every size."""
     finds = "finds" if most == 1 else "find"
     if manifest.replicas > most:
-        return Shortage(Severity.ERROR, f"{most} of {plural(manifest.replicas, 'pod')} {finds} a node")
+        text = f"{most} of {plural(manifest.replicas, 'pod')} {finds} a node"
+        if manifest.kind in _ENDING and most:
+            return Shortage(Severity.WARNING, f"{text}, and the others once these have ended")
+        return Shortage(Severity.ERROR, text)
     largest = manifest.sizes[-1]
     if largest > most:
         text = f"{most} of the {plural(largest, 'pod')} that its autoscaler may choose {finds} a node"

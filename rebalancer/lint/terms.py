@@ -1,14 +1,23 @@
 """What the required terms of a template say of its own pods: which domains hold at most one, or only one holds any."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from rebalancer.lint.manifest import Manifest, Path
 from rebalancer.model.affinity import PodAffinityTerm
+from rebalancer.model.spread import SpreadConstraint
 from rebalancer.model.workloads import PodTemplate
 
 TEMPLATE_HASH: Final = "pod-template-hash"
 """The label by which pods of two revisions of a Deployment differ."""
+
+_INDEX: Final = frozenset({"batch.kubernetes.io/job-completion-index"})
+_OF_EACH_POD: Final[Mapping[str, frozenset[str]]] = {
+    "StatefulSet": frozenset({"statefulset.kubernetes.io/pod-name", "apps.kubernetes.io/pod-index"}),
+    "Job": _INDEX,
+    "CronJob": _INDEX,
+}
+"""The labels that controllers add with another value to each pod."""
 
 
 def own_terms(manifest: Manifest, *, apart: bool) -> Iterator[tuple[Path, PodAffinityTerm]]:
@@ -39,3 +48,27 @@ def _concerns(term: PodAffinityTerm, template: PodTemplate, namespace: str) -> b
 def splits_revisions(keys: Sequence[str]) -> bool:
     """Return whether matchLabelKeys tell the pods of two revisions apart."""
     return TEMPLATE_HASH in keys
+
+
+def tells_pods_apart(manifest: Manifest, counted: PodAffinityTerm | SpreadConstraint) -> bool:
+    """Return whether matchLabelKeys name a label of which each pod has a value of its own: it counts itself alone."""
+    return not _OF_EACH_POD.get(manifest.kind, frozenset()).isdisjoint(counted.match_label_keys)
+
+
+def counts_own_alone(manifest: Manifest, counted: PodAffinityTerm | SpreadConstraint) -> bool:
+    """Return whether a term or constraint is certain to count exactly the manifest's own pods, all of them together.
+
+    It asks for all that the workload's selector asks for, by which no other workload has pods.
+    """
+    workload, selector = manifest.workload, counted.selector
+    if workload is None or workload.template is None or selector is None or workload.selector is None:
+        return False
+    if isinstance(counted, PodAffinityTerm) and (counted.namespaces or counted.namespace_selector is not None):
+        return False
+    own, labels = workload.selector.requirements, workload.template.labels
+    return (
+        bool(own)
+        and selector.matches(labels)
+        and {*selector.requirements} >= {*own}
+        and labels.keys() | {TEMPLATE_HASH} >= {*counted.match_label_keys}
+    )

@@ -7,7 +7,7 @@ import pytest
 from rebalancer.lint.check import lint
 from rebalancer.lint.finding import Rule, Severity
 from rebalancer.lint.manifest import Manifests
-from tests.lint.build import affinity, deployment, manifests, spread, term, text
+from tests.lint.build import affinity, budget, deployment, manifests, spread, term, text
 
 WEDGED = """
     apiVersion: apps/v1
@@ -117,21 +117,59 @@ def test_a_document_that_is_too_deep_hides_nothing_of_those_before(deep: str) ->
 
 
 @pytest.mark.parametrize(
-    ("kind", "body"),
+    ("version", "kind", "body"),
     [
-        ("Pod", {"spec": {"containers": [{"name": "web"}], "topologySpreadConstraints": [spread(labelSelector=None)]}}),
-        ("CronJob", {"spec": {"jobTemplate": {"spec": {"template": deployment()["spec"]["template"]}}}}),
-        ("CloneSet", {"spec": {"replicas": 3, "template": deployment()["spec"]["template"]}}),
-        ("DaemonSet", {"spec": {"selector": {}, "template": deployment()["spec"]["template"]}}),
-        ("Job", {"spec": {"selector": {"app": "not a selector"}, "template": deployment()["spec"]["template"]}}),
+        (
+            "v1",
+            "Pod",
+            {"spec": {"containers": [{"name": "web"}], "topologySpreadConstraints": [spread(labelSelector=None)]}},
+        ),
+        ("batch/v1", "CronJob", {"spec": {"jobTemplate": {"spec": {"template": deployment()["spec"]["template"]}}}}),
+        (
+            "apps.kruise.io/v1alpha1",
+            "CloneSet",
+            {"spec": {"replicas": 3, "template": deployment()["spec"]["template"]}},
+        ),
+        ("apps/v1", "DaemonSet", {"spec": {"selector": {}, "template": deployment()["spec"]["template"]}}),
+        (
+            "batch/v1",
+            "Job",
+            {"spec": {"selector": {"app": "not a selector"}, "template": deployment()["spec"]["template"]}},
+        ),
     ],
 )
-def test_every_kind_with_a_pod_template_is_read(kind: str, body: dict[str, object]) -> None:
+def test_every_kind_with_a_pod_template_is_read(version: str, kind: str, body: dict[str, object]) -> None:
     """Whatever it is called, and whatever else its spec has."""
-    made = {"apiVersion": "example.com/v1", "kind": kind, "metadata": {"generateName": "web-"}, **body}
+    made = {"apiVersion": version, "kind": kind, "metadata": {"generateName": "web-"}, **body}
     (one,) = manifests(text(made)).every
     assert one.problem == ""
     assert (one.title, one.workload is not None) == (f"{kind} web-", True)
+
+
+def test_a_kind_of_another_group_is_not_kubernetes_own() -> None:
+    """Whatever it is called: what Kubernetes refuses of its own kind is not said of it."""
+    wrong = [
+        deployment(strategy={"type": "Recreate", "rollingUpdate": {"maxSurge": 0}}),
+        deployment(labels={"app": "wep"}) | {"kind": "Worker"},
+        budget(minAvailable=1, maxUnavailable=1),
+    ]
+    found = lint(manifests(text(*[one | {"apiVersion": "example.com/v1"} for one in wrong])))
+    assert [(one.rule, one.severity, one.manifest.title) for one in found] == [
+        (Rule.SELECTOR_MISSES_TEMPLATE, Severity.WARNING, "Worker shop/web")
+    ]
+    assert found[0].message.endswith("(app=wep): its controller may find none of its pods")
+    (other, *_) = manifests(text(wrong[0] | {"apiVersion": "example.com/v1"})).every
+    assert other.title == "Deployment.example.com shop/web"
+
+
+def test_the_pods_of_a_job_have_its_name() -> None:
+    """In both labels that the API server adds."""
+    for key in ("job-name", "batch.kubernetes.io/job-name"):
+        chosen = [spread(labelSelector={"matchLabels": {key: "web"}})]
+        body = {"spec": {"template": {"spec": {"containers": [{"name": "web"}], "topologySpreadConstraints": chosen}}}}
+        job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "web"}, **body}
+        assert rows(text(job)) == []
+        assert [rule for _, rule in rows(text(job | {"metadata": {"name": "api"}}))] == [Rule.SPREAD_MISSES_PODS]
 
 
 def test_what_the_api_server_would_refuse_is_said_with_its_field() -> None:

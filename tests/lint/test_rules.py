@@ -276,6 +276,94 @@ def test_what_is_right_is_not_found(rule: Rule, manifest: Mapping[str, Any]) -> 
     assert found(rule, manifest) == []
 
 
+PART = {"app": "web", "part-of": "shop"}
+OF_SHOP = {"matchLabels": {"part-of": "shop"}}
+OF_EACH_POD: Mapping[str, Any] = {"matchLabelKeys": ["statefulset.kubernetes.io/pod-name"]}
+
+
+@pytest.mark.parametrize(
+    ("severity", "manifest"),
+    [
+        ("warning", deployment(labels=PART, affinity=affinity([term(ZONE, labelSelector=OF_SHOP)], [term(ZONE)]))),
+        ("error", deployment(labels=PART, affinity=affinity([term(ZONE)], [term(ZONE, labelSelector=OF_SHOP)]))),
+        (
+            "warning",
+            deployment(affinity=affinity([term(ZONE, namespaces=["shop", "db"])], [term(ZONE)])),
+        ),
+        (
+            "error",
+            deployment(affinity=affinity([term(ZONE)]), topologySpreadConstraints=[spread(minDomains=2)]),
+        ),
+        (
+            "warning",
+            deployment(
+                labels=PART,
+                affinity=affinity([term(ZONE)]),
+                topologySpreadConstraints=[spread(minDomains=2, labelSelector=OF_SHOP)],
+            ),
+        ),
+        (
+            "",
+            deployment(
+                affinity=affinity([term(ZONE)]),
+                topologySpreadConstraints=[spread(minDomains=2, labelSelector=OTHERS)],
+            ),
+        ),
+        (
+            "warning",
+            deployment(nodeSelector={ZONE: "a"}, topologySpreadConstraints=[spread(minDomains=3, labelSelector={})]),
+        ),
+        (
+            "error",
+            deployment(
+                nodeSelector={ZONE: "a"},
+                topologySpreadConstraints=[spread(minDomains=3, labelSelector={}, matchLabelKeys=["app"])],
+            ),
+        ),
+        (
+            "",
+            deployment(
+                kind="StatefulSet",
+                nodeSelector={ZONE: "a"},
+                topologySpreadConstraints=[spread(minDomains=3, **OF_EACH_POD)],
+            ),
+        ),
+        ("", deployment(kind="StatefulSet", affinity=affinity([term(ZONE, **OF_EACH_POD)], [term(ZONE)]))),
+        ("", deployment(kind="StatefulSet", affinity=affinity([term(ZONE)], [term(ZONE, **OF_EACH_POD)]))),
+        ("error", deployment(affinity=affinity([term(ZONE)], [term(ZONE, **OF_EACH_POD)]))),
+    ],
+)
+def test_a_contradiction_is_an_error_where_rules_count_the_own_pods_alone(
+    severity: str, manifest: Mapping[str, Any]
+) -> None:
+    """A warning where pods of others may count, nothing where the own ones do not, or each counts itself alone."""
+    assert [one.severity for one in found(Rule.CONTRADICTORY_CONSTRAINTS, manifest)] == [severity] * bool(severity)
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "completions", "said"),
+    [(3, 1, None), (3, 2, "1 of 2 pods"), (2, 5, "1 of 2 pods"), (3, None, "1 of 3 pods")],
+)
+def test_of_a_job_as_many_pods_run_at_once_as_are_left(
+    parallelism: int, completions: int | None, said: str | None
+) -> None:
+    """That not all of them find a node is no error: the others follow once these have ended."""
+    made = deployment(kind="Job", nodeSelector={ZONE: "a"}, affinity=affinity(apart=[term(ZONE)]))
+    spec = {"parallelism": parallelism, "completions": completions, "template": made["spec"]["template"]}
+    said_of = found(Rule.CONTRADICTORY_CONSTRAINTS, made | {"apiVersion": "batch/v1", "spec": spec})
+    assert [(one.severity, one.message.rpartition(": ")[2]) for one in said_of] == (
+        [(Severity.WARNING, f"{said} finds a node, and the others once these have ended")] if said else []
+    )
+
+
+def test_a_template_gets_labels_only_where_the_selector_matches_then() -> None:
+    """Which value an expression wants is for people to say."""
+    other = [{"key": "tier", "operator": "In", "values": ["a"]}]
+    for chosen, patches in ((OWN, 1), ({**OWN, "matchExpressions": other}, 0)):
+        (one,) = found(Rule.SELECTOR_MISSES_TEMPLATE, deployment(selector=chosen, labels={"x": "y"}))
+        assert len(one.patch) == patches
+
+
 @pytest.mark.parametrize(
     ("replicas", "spec", "field", "message"),
     [

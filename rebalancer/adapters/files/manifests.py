@@ -51,6 +51,18 @@ _TEMPLATES: Final[Mapping[str, Path]] = {
 }
 """Where a kind has its pod template, unless at `spec.template`."""
 
+_GROUPS: Final[Mapping[str, str]] = {
+    **BUILT_IN,
+    "ConfigMap": "",
+    "CronJob": "batch",
+    "DaemonSet": "apps",
+    "HorizontalPodAutoscaler": "autoscaling",
+    "Job": "batch",
+    "Pod": "",
+    "PodDisruptionBudget": "policy",
+}
+"""The groups of kinds of which rules know more; another group's kind of the same name is another one."""
+
 _ONE_EACH: Final = frozenset({"DaemonSet"})
 """Kinds that have a pod for each node: no number of replicas, and no choice of the scheduler."""
 
@@ -182,7 +194,9 @@ class _Reader:
         return end
 
     def _manifest(self, value: dict[str, Any], root: yaml.Node, prefix: Path, ignores: frozenset[str]) -> Manifest:
+        group = _group_of(value)
         kind, metadata = value["kind"], value.get("metadata")
+        kind = kind if group in {"", _GROUPS.get(kind, group)} else f"{kind}.{group}"
         names = metadata if isinstance(metadata, dict) else {}
         template = _TEMPLATES.get(kind, _TEMPLATE)
         template_at = template if _has_pods(value, template) else None
@@ -207,14 +221,13 @@ class _Reader:
 
     def _decode(self, value: dict[str, Any], kind: str, template: Path | None) -> _Read | str:
         """Return what the model has of an object, or why it cannot be read."""
-        group = str(value.get("apiVersion") or "").rpartition("/")[0]
-        if template is None or (kind in BUILT_IN and group in {"", BUILT_IN[kind]}):
+        if template is None or kind in BUILT_IN:
             known = _OTHERS.get(kind) or KIND_NAMED[kind]
             read: _Read | Fault = decode(known, msgspec.json.encode(_named(value)), self._intern)
             return read.message if isinstance(read, Fault) else read
         try:
             owner = msgspec.convert(_as_owner(value, kind, template), type=wire.Owner)
-            return msgspec.structs.replace(decode_deployment(owner, self._intern), kind=kind, group=group)
+            return msgspec.structs.replace(decode_deployment(owner, self._intern), kind=kind, group=_group_of(value))
         except (msgspec.ValidationError, MalformedObject) as error:
             return str(error)
 
@@ -305,6 +318,10 @@ def _find_line(root: yaml.Node, path: Path) -> int:
     return line + 1
 
 
+def _group_of(value: Mapping[str, Any]) -> str:
+    return str(value.get("apiVersion") or "").rpartition("/")[0]
+
+
 def _has_pods(value: Mapping[str, Any], template: Path) -> bool:
     """Return whether there is a pod template at a path: an object whose spec has containers."""
     for step in (*template, "spec"):
@@ -334,6 +351,10 @@ def _as_owner(value: dict[str, Any], kind: str, template: Path) -> dict[str, Any
     if kind == "CronJob":
         spec = spec["jobTemplate"]["spec"]
     wanted = 0 if kind in _ONE_EACH else spec.get("replicas", spec.get("parallelism", 1))
+    if kind in {"Job", "CronJob"} and isinstance(most := spec.get("completions"), int) and isinstance(wanted, int):
+        wanted = min(wanted, most)
+    if kind == "Job":
+        inner = _with_job_name(inner, _named(value)["metadata"]["name"])
     selector = spec.get("selector")
     is_selector = isinstance(selector, dict) and selector.keys() <= {"matchLabels", "matchExpressions"}
     return {
@@ -344,3 +365,16 @@ def _as_owner(value: dict[str, Any], kind: str, template: Path) -> dict[str, Any
             **({"selector": selector} if is_selector else {}),
         },
     }
+
+
+def _with_job_name(template: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a Job's template with the labels that the API server adds.
+
+    Source: `generateSelector` of `pkg/registry/batch/job/strategy.go`.
+    """
+    metadata = template.get("metadata") or {}
+    labels = metadata.get("labels") if isinstance(metadata, dict) else None
+    if not isinstance(labels, dict | None):
+        return template
+    added = {"job-name": name, "batch.kubernetes.io/job-name": name}
+    return {**template, "metadata": {**metadata, "labels": {**(labels or {}), **added}}}
