@@ -32,7 +32,7 @@ def _selects(budget: DisruptionBudget, workload: Manifest) -> bool:
 
 
 def _allowing_nothing(manifest: Manifest, budget: DisruptionBudget, selected: Sequence[Manifest]) -> Finding | None:
-    expected = sum(max(0, one.replicas) for one in selected)
+    expected = sum(max(0, one.sizes[0]) for one in selected)
     forbids = budget.max_unavailable in {0, "0%"} or budget.min_available == "100%"
     if not expected and not forbids:
         return None
@@ -41,7 +41,8 @@ def _allowing_nothing(manifest: Manifest, budget: DisruptionBudget, selected: Se
         return None
     path: Path = ("spec", "minAvailable" if budget.max_unavailable is None else "maxUnavailable")
     written = budget.min_available if budget.max_unavailable is None else budget.max_unavailable
-    pods = f" of {plural(expected, 'replica')}" if expected else ""
+    chosen = ", which an autoscaler may choose," if expected < sum(max(0, one.replicas) for one in selected) else ""
+    pods = f" of {plural(expected, 'replica')}{chosen}" if expected else ""
     return Finding(
         rule=Rule.BUDGET_ALLOWS_NOTHING,
         severity=Severity.WARNING,

@@ -1,6 +1,6 @@
 """All rules over all manifests of a call."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from rebalancer.lint.anti_affinity import check_anti_affinity
@@ -10,7 +10,8 @@ from rebalancer.lint.domains import check_domains
 from rebalancer.lint.drains import check_drain
 from rebalancer.lint.evictions import check_evictions
 from rebalancer.lint.finding import Finding, Rule, Severity, sort_findings
-from rebalancer.lint.ground import Ground
+from rebalancer.lint.ground import Ground, is_placed
+from rebalancer.lint.in_order import drop_displaced
 from rebalancer.lint.keys import check_keys
 from rebalancer.lint.label_keys import check_label_keys
 from rebalancer.lint.limit_rules import check_limits
@@ -58,8 +59,9 @@ def lint(
     if policy is not None:
         findings += check_limits(manifests, ground, policy)
     if ground is None:
-        findings += [one for manifest in manifests.every for check in _WITHOUT_A_CLUSTER for one in check(manifest)]
+        findings += _find_without_a_cluster(manifests.every)
     else:
+        findings += _find_without_a_cluster(one for one in manifests.workloads if not is_placed(one))
         for manifest in manifests.workloads:
             played = list(check_steps(manifest, ground))
             found = check_rollouts(manifest, ground)
@@ -69,7 +71,13 @@ def lint(
         known = {one.manifest for one in missing if one.severity is Severity.ERROR}
         findings += [*missing, *check_placement(ground, known), *check_others(ground)]
         findings += [*check_evictions(ground, policy), *check_drain(ground, drained, source)]
-    return sort_findings(findings)
+    return [*drop_displaced(sort_findings(findings))]
+
+
+def _find_without_a_cluster(manifests: Iterable[Manifest]) -> Iterator[Finding]:
+    for manifest in manifests:
+        for check in _WITHOUT_A_CLUSTER:
+            yield from check(manifest)
 
 
 def _find(manifests: Manifests) -> Iterator[Finding]:

@@ -42,6 +42,8 @@ def check_constraints(manifest: Manifest) -> Iterator[Finding]:
 
 def _duplicates(manifest: Manifest, at: Path, spread: Sequence[SpreadConstraint]) -> Iterator[Finding]:
     seen: dict[tuple[str, WhenUnsatisfiable], int] = {}
+    keys = [(one.topology_key, one.when_unsatisfiable) for one in spread]
+    more = [number for number, key in enumerate(keys) if key in keys[:number]]
     for number, constraint in enumerate(spread):
         key = constraint.topology_key, constraint.when_unsatisfiable
         first = seen.setdefault(key, number)
@@ -53,7 +55,7 @@ def _duplicates(manifest: Manifest, at: Path, spread: Sequence[SpreadConstraint]
                 path=(*at, number),
                 message=f"a second constraint with topologyKey {key[0]} and whenUnsatisfiable {key[1]}, after that of "
                 f"line {manifest.find_line((*at, first))}: the API server refuses it",
-                patch=(Operation("remove", (*at, number)),),
+                patch=tuple(Operation("remove", (*at, one)) for one in reversed(more)) if number == more[0] else (),
             )
 
 

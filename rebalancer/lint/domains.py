@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from rebalancer.assessment.name_hints import nearest_key
-from rebalancer.lint.finding import Finding, Operation, Rule, Severity
+from rebalancer.lint.finding import Finding, Rule, Severity
 from rebalancer.lint.ground import Ground
-from rebalancer.lint.keys import topology_keys
+from rebalancer.lint.keys import replace_key, topology_keys
 from rebalancer.lint.manifest import Manifest, Path
 from rebalancer.model.spread import WhenUnsatisfiable
 
@@ -29,5 +29,5 @@ def _missing(manifest: Manifest, path: Path, key: str, meant: str | None) -> Fin
         manifest=manifest,
         path=path,
         message=f"no node of the cluster has the label {key}: {effect}{f'; did you mean {meant}?' if meant else ''}",
-        patch=(Operation("replace", path, meant),) if meant else (),
+        patch=replace_key(manifest, path, meant) if meant else (),
     )

@@ -21,7 +21,7 @@ from msgspec import structs
 from rebalancer.creation.replacement import replacement
 from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.moves import Reference
-from rebalancer.model.pods import Pod
+from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.scheduling.node_unschedulable import CORDONED
 from rebalancer.scheduling.place import most_likely, place
 from rebalancer.scheduling.view import View
@@ -81,7 +81,7 @@ class _Play:
 
     def _may_go(self, pod: Pod) -> bool:
         budgets = self._budgets[pod.uid]
-        if not budgets:
+        if not budgets or pod.phase is PodPhase.PENDING:
             return True
         spare = self._spare[str(budgets[0])]
         heeded = pod.ready or not (budgets[0].always_allow or spare >= 0)

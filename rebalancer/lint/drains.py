@@ -14,7 +14,7 @@ from rebalancer.lint.not_whole import describe_most, describe_reason, find_not_w
 from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import Reference
-from rebalancer.model.pods import Pod
+from rebalancer.model.pods import Pod, PodPhase
 from rebalancer.model.words import name_list, plural
 from rebalancer.resilience.loss import NODE_OWNERS, lose
 from rebalancer.resilience.rows import Remaining, Verdict
@@ -99,19 +99,21 @@ def _is_drained(pod: Pod) -> bool:
 def _find(pods: Sequence[Pod], row: Remaining | None, nodes: Sequence[str], view: View) -> _Found | None:
     """Return what becomes of the pods of a workload on the nodes, None where all are evicted and come back."""
     number = plural(len(pods), "pod")
-    budgets = view.snapshot.budget_selection.budgets_of(pods[0])
+    # The API server evicts pending pods whatever budgets say. Source: `canIgnorePDB` of `core/pod/storage/eviction.go`.
+    guarded = [pod for pod in pods if pod.phase is not PodPhase.PENDING]
+    budgets = view.snapshot.budget_selection.budgets_of(guarded[0]) if guarded else ()
     if len(budgets) >= _SEVERAL:
         names = name_list(map(str, budgets))
         kept = f"the API server refuses the eviction of pods that two budgets select ({names})"
         return Rule.DRAIN_NEVER_ENDS, Severity.ERROR, f"{number} there: {kept}"
     for budget in budgets:
-        if kept := _find_kept(pods, budget, row, nodes, view):
+        if kept := _find_kept(guarded, budget, row, nodes, view):
             return Rule.DRAIN_NEVER_ENDS, Severity.ERROR, f"{number} there: the budget {budget} {kept}"
     if pods[0].owner is None:
         alone = f"{number} there that nobody creates anew: kubectl drain refuses without --force"
         return Rule.DRAIN_LEAVES_FEWER, Severity.WARNING, alone
     for budget in budgets:
-        if kept := _find_kept_now(pods, budget, view):
+        if kept := _find_kept_now(guarded, budget, view):
             return Rule.DRAIN_NEVER_ENDS, Severity.WARNING, f"{number} there: the budget {budget} {kept}"
     return (Rule.DRAIN_LEAVES_FEWER, Severity.WARNING, f"{number} there: {_without(row)}") if row is not None else None
 
@@ -121,10 +123,12 @@ def _find_kept(
 ) -> str:
     """Return why a budget never lets some pod go, "" where it lets each go."""
     desired = budget.desired_of(budget.expected)
-    if not (budget.expected and desired and _is_heeded(budget, pods)):
+    if not (budget.expected and desired and _is_heeded(budget, pods, view)):
         return ""
+    unready = sum(not pod.ready for pod in pods)
+    may_heal = unready == len(pods) and len(view.snapshot.budget_selection.pods_of(budget)) - unready >= desired
     # Beside pods that a rollout made above the number that the budget expects it may allow one.
-    if desired >= budget.expected and _count_healthy(budget, view) <= desired:
+    if desired >= budget.expected and _count_healthy(budget, view) <= desired and not may_heal:
         return f"keeps {desired} of {plural(budget.expected, 'pod')}, and never allows an eviction"
     # Right after the last eviction so many are healthy: all of them on other nodes.
     if row is not None and budget.expected == row.wanted and desired > row.possible:
@@ -141,7 +145,7 @@ def _find_kept(
 def _find_kept_now(pods: Sequence[Pod], budget: DisruptionBudget, view: View) -> str:
     """Return why a budget lets no pod go as things are: others of it are not Ready."""
     desired, healthy = budget.desired_of(budget.expected), _count_healthy(budget, view)
-    if not desired or healthy > desired or not _is_heeded(budget, pods):
+    if not desired or healthy > desired or not _is_heeded(budget, pods, view):
         return ""
     return (
         f"keeps {desired} of {plural(budget.expected, 'pod')} healthy, of which {healthy} "
@@ -149,9 +153,13 @@ def _find_kept_now(pods: Sequence[Pod], budget: DisruptionBudget, view: View) ->
     )
 
 
-def _is_heeded(budget: DisruptionBudget, pods: Sequence[Pod]) -> bool:
-    """Return whether some of the pods is Ready, or the budget keeps unready ones, too."""
-    return not budget.always_allow or any(pod.ready for pod in pods)
+def _is_heeded(budget: DisruptionBudget, pods: Sequence[Pod], view: View) -> bool:
+    """Return whether some of the pods is Ready, or the budget keeps unready ones, too.
+
+    It does not where as many others are healthy as it wants, unless it says so.
+    """
+    is_whole = _count_healthy(budget, view) >= budget.desired_of(budget.expected)
+    return not (budget.always_allow or is_whole) or any(pod.ready for pod in pods)
 
 
 def _count_healthy(budget: DisruptionBudget, view: View) -> int:

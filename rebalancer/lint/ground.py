@@ -212,11 +212,12 @@ class Ground:
     @cached_property
     def by_workload(self) -> dict[Reference, Manifest]:
         """The manifests of workloads whose pods are replaced, the last one of each."""
-        return {
-            reference_of(one): one
-            for one in self.manifests.workloads
-            if one.kind in REPLACING_KINDS or one.kind == _TOP
-        }
+        return {reference_of(one): one for one in self.manifests.workloads if is_placed(one)}
+
+
+def is_placed(manifest: Manifest) -> bool:
+    """Return whether a manifest's pods are placed in the cluster: of other kinds it is not known where they go."""
+    return manifest.kind in REPLACING_KINDS or manifest.kind == _TOP
 
 
 def reference_of(manifest: Manifest) -> Reference:

@@ -39,8 +39,18 @@ def check_keys(manifest: Manifest) -> Iterator[Finding]:
                 manifest=manifest,
                 path=path,
                 message=f"topologyKey {key} {what}: {_describe_effect(path)}",
-                patch=(Operation("replace", path, meant),),
+                patch=replace_key(manifest, path, meant),
             )
+
+
+def replace_key(manifest: Manifest, path: Path, meant: str) -> tuple[Operation, ...]:
+    """Return the operation that writes another topology key; none where a second constraint would have it then."""
+    *way, number, _ = path
+    others = manifest.find(tuple(way)) if "topologySpreadConstraints" in way else ()
+    action = manifest.find((*way, number, "whenUnsatisfiable"))
+    if any((one.get("topologyKey"), one.get("whenUnsatisfiable")) == (meant, action) for one in others):
+        return ()
+    return (Operation("replace", path, meant),)
 
 
 def _describe_effect(path: Path) -> str:

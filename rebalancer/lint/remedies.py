@@ -3,7 +3,7 @@
 Problem: which field to change, and how far. Idea: try changes of one field one after the other, and take the first that
 holds: nodeTaintsPolicy: Honor, fewer minDomains, a larger maxSkew, from the least on that counts allow, then fewer
 replicas. A change holds where all pods of the manifest are certain to find a node, no other manifest gets a finding by
-it, and its own rollout does not wedge where it did not before.
+it, no budget then allows nothing, and its own rollout does not wedge where it did not before.
 
 Example: 4 pods with required anti-affinity on 3 nodes have no constraint to loosen, and 3 replicas hold.
 
@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple
 
 from msgspec import structs
 
+from rebalancer.lint.budgets import check_budgets
 from rebalancer.lint.finding import Operation, Rule, set_field
 from rebalancer.lint.ground import Ground, reference_of
 from rebalancer.lint.manifest import Manifest, Manifests, Path
@@ -95,6 +96,8 @@ class Remedies:
         ground, own = replace(self._ground, manifests=Manifests(changed)), reference_of(new)
         whole = lose_none(ground.deployed)
         if not all(_is_certain(loss, own) for loss in (whole, *lose_more(ground))):
+            return False
+        if len([*check_budgets(ground.manifests)]) > len([*check_budgets(self._ground.manifests)]):
             return False
         worse = find_not_whole(whole, ground.by_workload).keys() - self._short
         return not worse and (not _wedges(new, ground) or _wedges(old, self._ground))

@@ -12,6 +12,7 @@ from rebalancer.lint.finding import Finding, Rule, Severity
 from rebalancer.lint.ground import Ground
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.labels import Labels, LabelSelector
+from rebalancer.model.pods import PodPhase
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.simulator import ClusterBuilder
 from tests.lint.build import HOST, ZONE, affinity, autoscaler, budget, deployment, manifests, spread, term, text
@@ -434,3 +435,50 @@ def test_an_autoscaler_keeps_at_least_its_least_whatever_number_is_written() -> 
         scaled = findings(nodes().snapshot(), deployment(written), keeps_two, autoscaler(3, 9))
         assert said(scaled, Rule.BUDGET_ALLOWS_NOTHING) == []
     assert said(findings(nodes().snapshot(), deployment(1), keeps_two), Rule.BUDGET_ALLOWS_NOTHING)
+
+
+def test_a_budget_is_held_against_the_fewest_pods_that_an_autoscaler_may_choose() -> None:
+    """However many are written."""
+    found = findings(nodes().snapshot(), deployment(5), budget(minAvailable=3), autoscaler(2, 10))
+    ((severity, message),) = said(found, Rule.BUDGET_ALLOWS_NOTHING)
+    assert severity == "warning"
+    assert message.startswith("minAvailable: 3 of 2 replicas, which an autoscaler may choose, never allows an eviction")
+
+
+def on_node(snapshot: Snapshot, node: str, **fields: Any) -> Snapshot:
+    """Return a snapshot of which the pods on a node have other fields."""
+    pods = (structs.replace(pod, **fields) if pod.node == node else pod for pod in snapshot.pods)
+    return replace(snapshot, pods=tuple(pods))
+
+
+@pytest.mark.parametrize("budgets", [1, 2])
+@pytest.mark.parametrize(("phase", "severities"), [(PodPhase.PENDING, []), (PodPhase.RUNNING, ["error"])])
+def test_a_pending_pod_is_evicted_whatever_budgets_say(budgets: int, phase: PodPhase, severities: list[str]) -> None:
+    """Also where two select it, or one keeps all; a pod that runs is not."""
+    made = nodes(on={"a-1": 1, "b-1": 1, "c-1": 1})
+    for number in range(budgets):
+        made.budget(f"web-{number}", max_unavailable=0, app="web", namespace="shop")
+    waiting = on_node(made.snapshot(), "a-1", ready=False, phase=phase)
+    assert [severity for severity, _ in said(findings(waiting, drained=["a-1"]), *DRAIN)] == severities
+
+
+def test_an_unready_pod_goes_where_as_many_others_are_ready_as_its_budget_wants() -> None:
+    """At once, or, which is a warning, as soon as they are Ready; beside a pod that is Ready the budget keeps that."""
+    made = nodes(on={"a-1": 1, "b-1": 1, "c-1": 1}, replicas=2)
+    made.budget("web", max_unavailable=0, namespace="shop")
+    surged = on_node(made.snapshot(), "a-1", ready=False)
+    assert said(findings(surged, drained=["a-1"]), *DRAIN) == []
+    later = on_node(surged, "b-1", ready=False)
+    assert [severity for severity, _ in said(findings(later, drained=["a-1"]), *DRAIN)] == ["warning"]
+    assert [severity for severity, _ in said(findings(surged, drained=["a-1", "b-1"]), *DRAIN)] == ["error"]
+
+
+@pytest.mark.parametrize("kind", ["Pod", "DaemonSet", "CloneSet"])
+def test_kinds_that_are_not_placed_keep_the_rules_without_a_cluster(kind: str) -> None:
+    """What these find does not get lost where a cluster is given."""
+    old = "failure-domain.beta.kubernetes.io/zone"
+    version = {"Pod": "v1", "DaemonSet": "apps/v1"}.get(kind, "apps.kruise.io/v1alpha1")
+    made = deployment(topologySpreadConstraints=[spread(old)]) | {"apiVersion": version, "kind": kind}
+    if kind == "Pod":
+        made |= {"spec": made["spec"]["template"]["spec"]}
+    assert said(findings(nodes().snapshot(), made), Rule.MISSPELT_KEY)

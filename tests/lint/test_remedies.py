@@ -14,7 +14,7 @@ from rebalancer.lint.ground import Ground
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.scheduling.node_unschedulable import CORDONED
 from rebalancer.simulator import ClusterBuilder
-from tests.lint.build import ZONE, affinity, deployment, manifests, patched, spread, term, text
+from tests.lint.build import ZONE, affinity, budget, deployment, manifests, patched, spread, term, text
 
 FREEING = {"rollingUpdate": {"maxUnavailable": 1}}
 
@@ -149,3 +149,11 @@ def test_a_pod_that_may_be_missing_helps_only_where_then_the_rollout_ends() -> N
         made = deployment(3, containers=cpu(amount), strategy={"rollingUpdate": {"maxUnavailable": 0}})
         found = find(Rule.ROLLOUT_WEDGES, blueprint.snapshot(), made)
         assert [[operation.value for operation in one.patch] for one in found] == expected
+
+
+def test_no_change_of_replicas_that_a_budget_then_keeps_all_of() -> None:
+    """Three pods with anti-affinity fit three nodes, unless a budget keeps three."""
+    made = deployment(4, **APART, strategy=FREEING)
+    for kept, patches in ((1, 1), (3, 0)):
+        (one,) = find(Rule.NO_PLACEMENT, nodes(), made, budget(minAvailable=kept))
+        assert len(one.patch) == patches

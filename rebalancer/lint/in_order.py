@@ -1,0 +1,32 @@
+"""Patches that can be applied one after the other: what removes an item of a list moves those behind it.
+
+A later patch of the same object that names such an item is left out: the next call of lint has it, at its new place.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from rebalancer.lint.finding import Finding
+from rebalancer.lint.manifest import Manifest, Path
+
+
+def drop_displaced(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Yield the findings, without those patches that no longer apply after the ones before them."""
+    removed = defaultdict[Manifest, list[Path]](list)
+    for finding in findings:
+        gone = removed[finding.manifest]
+        if any(_is_displaced(operation.path, item) for operation in finding.patch for item in gone):
+            yield replace(finding, patch=())
+            continue
+        gone += [one.path for one in finding.patch if one.op == "remove" and isinstance(one.path[-1], int)]
+        yield finding
+
+
+def _is_displaced(path: Path, item: Path) -> bool:
+    """Return whether a path leads through an item of a list, or through one behind it."""
+    *way, position = item
+    if len(path) < len(item) or path[: len(way)] != tuple(way):
+        return False
+    step = path[len(way)]
+    return isinstance(step, int) and isinstance(position, int) and step >= position
