@@ -194,6 +194,7 @@ def test_what_the_api_server_would_refuse_is_said_with_its_field() -> None:
         (f"kind: X\na: {'[' * 70}{']' * 70}", 2, "nested deeper than 64 levels"),
         ("[" * 50_000, 1, "nested deeper than 64 levels"),
         ("kind: X\na: \u0000", 1, "not valid YAML: "),
+        ('{"kind": "X",\n"a": "\\ud8zz\\udczz"}', 2, "not valid YAML: "),
     ],
 )
 def test_a_file_that_cannot_be_read_is_a_finding(written: str, line: int, message: str) -> None:

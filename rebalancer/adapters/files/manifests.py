@@ -4,16 +4,24 @@ Unlike a snapshot, each field keeps its line, and what cannot be read is a findi
 hides nothing of the others. Lines are looked up in the tree of the parser, only for what is shown.
 """
 
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 import yaml
 
+from rebalancer.adapters.files.manifest_text import (
+    DEEPEST,
+    TAG,
+    TOO_DEEP,
+    find_duplicates,
+    find_line_of,
+    join_surrogates,
+    read_scalar,
+    scan,
+)
 from rebalancer.decoding import wire
 from rebalancer.decoding.errors import MalformedObject
 from rebalancer.decoding.interning import Interner
@@ -25,24 +33,11 @@ from rebalancer.model.cluster import Autoscaler, DisruptionBudget
 from rebalancer.model.snapshot import Fault
 from rebalancer.model.workloads import BUILT_IN, Workload
 
-_DEEPEST: Final = 64
 _MOST_VALUES: Final = 1_000_000
 """In a file; those of anchors count at each use. A file of 2,000 Deployments has a tenth of it."""
 
-_TOO_DEEP: Final = f"nested deeper than {_DEEPEST} levels"
-_TAG: Final = "tag:yaml.org,2002:"
 _IGNORE: Final = re.compile(r"#\s*rebalancer-lint:\s*ignore=([\w-]+(?:\s*,\s*[\w-]+)*)")
-_SURROGATES: Final = re.compile(r"(?<!\\)((?:\\\\)*)(\\u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w)")
-"""Two escapes that are one character in JSON, and no character in YAML."""
-
-_OCTAL: Final = re.compile(r"[-+]?0\d+\Z")
-_LARGEST: Final = 2**63
-"""Integers from here on are none of an object."""
-
 _TEMPLATE_BRACES: Final = re.compile(r"\{\{.*\}\}")
-
-_FIRST: Final = frozenset({"apiVersion", "kind"})
-"""The keys with which each object begins."""
 
 _TEMPLATE: Final[Path] = ("spec", "template")
 _TEMPLATES: Final[Mapping[str, Path]] = {
@@ -79,15 +74,14 @@ _OTHERS: Final = {
 def read_manifests(text: str, file: str) -> Iterator[Manifest]:
     """Yield the objects of a file; what cannot be read is one with a `problem`. Other documents are passed over."""
     lines = text.split("\n")
-    if text.lstrip().startswith("{"):
-        text = _SURROGATES.sub(lambda found: found[1] + json.loads(f'"{found[2]}"'), text)
-    scanned = _scan(text)
+    text = join_surrogates(text)
+    scanned = scan(text)
     reader = _Reader(file, lines, scanned.documents)
     try:
         for root in yaml.compose_all(text[: scanned.end], Loader=yaml.CSafeLoader):
             yield from reader.read(root)
         if scanned.too_deep:
-            yield reader.unreadable(scanned.too_deep, _TOO_DEEP)
+            yield reader.unreadable(scanned.too_deep, TOO_DEEP)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark is not None else 1
@@ -102,33 +96,6 @@ def _hint(lines: Sequence[str]) -> str:
     if any(_TEMPLATE_BRACES.search(line) for line in lines):
         return "; this is a template of a chart: give what helm template prints"
     return ""
-
-
-class _Scanned(NamedTuple):
-    """How many documents a text has, and up to where it is read; `too_deep` is the line of a value there, 0 if none."""
-
-    documents: int
-    end: int | None = None
-    too_deep: int = 0
-
-
-def _scan(text: str) -> _Scanned:
-    """Count documents, up to one that is nested too deep: the parser makes its tree by recursion."""
-    documents = depth = start = 0
-    with suppress(yaml.YAMLError):  # said where the tree is made
-        for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-            mark = event.start_mark
-            assert mark is not None
-            match event:
-                case yaml.DocumentStartEvent():
-                    documents, start = documents + 1, mark.index
-                case yaml.CollectionStartEvent():
-                    depth += 1
-                    if depth > _DEEPEST + 1:
-                        return _Scanned(documents, start, mark.line + 1)
-                case yaml.CollectionEndEvent():
-                    depth -= 1
-    return _Scanned(documents)
 
 
 class _NoManifestError(Exception):
@@ -209,7 +176,7 @@ class _Reader:
             namespace=str(names.get("namespace") or ""),
             name=str(names.get("name") or names.get("generateName") or ""),
             value=value,
-            find_line=lambda path: _find_line(root, (*prefix, *path)),
+            find_line=lambda path: find_line_of(root, (*prefix, *path)),
             prefix=prefix,
             ignores=ignores,
             template=template_at if isinstance(read, Workload) else None,
@@ -234,18 +201,18 @@ class _Reader:
     def _convert(self, node: yaml.Node, depth: int) -> Any:
         """Make values of JSON's types; what is none, such as a time, stays text."""
         self._values += 1
-        if depth > _DEEPEST:
-            raise _NoManifestError(node, _TOO_DEEP)
+        if depth > DEEPEST:
+            raise _NoManifestError(node, TOO_DEEP)
         if self._values > _MOST_VALUES:
             raise _NoManifestError(node, f"more than {_MOST_VALUES:,} values, those of anchors counted at each use")
         if isinstance(node, yaml.ScalarNode):
-            return _scalar(node)
+            return read_scalar(node)
         if isinstance(node, yaml.SequenceNode):
             return [self._convert(child, depth + 1) for child in node.value]
         made: dict[str, Any] = {}
-        self._duplicates += _find_duplicates(node, depth)
+        self._duplicates += find_duplicates(node, depth)
         for key, child in node.value:
-            if key.tag == f"{_TAG}merge":
+            if key.tag == f"{TAG}merge":
                 for source in child.value if isinstance(child, yaml.SequenceNode) else (child,):
                     merged = self._convert(source, depth + 1)
                     made = {**merged, **made} if isinstance(merged, dict) else made
@@ -254,68 +221,6 @@ class _Reader:
             else:
                 raise _NoManifestError(key, "a key that is not text")
         return made
-
-
-def _find_duplicates(node: yaml.Node, depth: int) -> Iterator[tuple[int, str]]:
-    """Yield the lines of keys that a mapping has twice, and what is said of them; `<<` may be there again.
-
-    YAML forbids it. Source: `setMapIndex` of `sigs.k8s.io/yaml/goyaml.v2/decode.go`, which is not strict for kubectl.
-    """
-    lines: dict[str, int] = {}
-    for key, _ in node.value:
-        if not isinstance(key, yaml.ScalarNode) or key.tag == f"{_TAG}merge":
-            continue
-        line = key.start_mark.line + 1
-        if key.value in lines:
-            between = "; are these two documents without --- between them?" if not depth and key.value in _FIRST else ""
-            where = f"key {key.value} of line {lines[key.value]} is there again"
-            yield line, f"{where}: kubectl takes the last value, and other tools refuse the file{between}"
-        lines[key.value] = line
-
-
-def _scalar(node: yaml.ScalarNode) -> Any:
-    text = str(node.value)
-    match node.tag.removeprefix(_TAG):
-        case "null":
-            return None
-        case "bool":
-            return text.lower() in {"true", "yes", "on"}
-        case "int":
-            return _integer(text)
-        case "float" if "." in text and text.replace(".", "", 1).lstrip("+-").isdigit():
-            return float(text)
-        case _:
-            return text
-
-
-def _integer(text: str) -> int | str:
-    """Return an integer as kubectl reads it, such as 0x1f, 017 and 1_000; text where it is no number of 64 bits.
-
-    Source: `resolve` of `sigs.k8s.io/yaml/goyaml.v2/resolve.go`.
-    """
-    digits = text.replace("_", "")
-    try:
-        value = int(digits, 8 if _OCTAL.match(digits) else 0)
-    except ValueError:  # 1:30, or too many digits
-        return text
-    return value if abs(value) < _LARGEST else text
-
-
-def _find_line(root: yaml.Node, path: Path) -> int:
-    """Return the line of a field, that of the nearest one around it where it is not written."""
-    node, line = root, root.start_mark.line
-    for step in path:
-        if isinstance(node, yaml.MappingNode):
-            found = next(((key, child) for key, child in reversed(node.value) if key.value == step), None)
-            if found is None:
-                break
-            line, node = found[0].start_mark.line, found[1]
-        elif isinstance(node, yaml.SequenceNode) and isinstance(step, int) and step < len(node.value):
-            node = node.value[step]
-            line = node.start_mark.line
-        else:
-            break
-    return line + 1
 
 
 def _group_of(value: Mapping[str, Any]) -> str:
