@@ -462,6 +462,20 @@ def test_a_pending_pod_is_evicted_whatever_budgets_say(budgets: int, phase: PodP
     assert [severity for severity, _ in said(findings(waiting, drained=["a-1"]), *DRAIN)] == severities
 
 
+def test_a_pending_pod_keeps_no_order_from_its_end() -> None:
+    """Where the new pod of another workload finds no node, no budget keeps the pending one for it."""
+    made = nodes(on={"a-1": 1, "b-1": 1, "c-1": 1}, cpu=1_000)
+    made.deployment("db", namespace="shop", on={"a-1": 1}, cpu=15_500)
+    for name in ("first", "second"):
+        made.budget(name, max_unavailable=1, app="web", namespace="shop")
+    snapshot = made.snapshot()
+    waiting = [structs.replace(pod, ready=False, phase=PodPhase.PENDING) for pod in snapshot.pods if "web" in pod.name]
+    others = [pod for pod in snapshot.pods if "web" not in pod.name]
+    found = findings(replace(snapshot, pods=(*waiting, *others)), drained=["a-1"])
+    assert said(found, Rule.DRAIN_ORDER) == []
+    assert [one.rule for one in found] == [Rule.DRAIN_LEAVES_FEWER]
+
+
 def test_an_unready_pod_goes_where_as_many_others_are_ready_as_its_budget_wants() -> None:
     """At once, or, which is a warning, as soon as they are Ready; beside a pod that is Ready the budget keeps that."""
     made = nodes(on={"a-1": 1, "b-1": 1, "c-1": 1}, replicas=2)
