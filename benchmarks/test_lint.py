@@ -1,7 +1,8 @@
 """How long lint takes for many manifests. Run: `python -m pytest benchmarks/test_lint.py -s`.
 
 2,000 Deployments in one file, held against a cluster of 300 nodes with 6,000 pods: new ones, or those of the cluster,
-of which every tenth rolls out. Compared with what `rebalancer report` evaluates of the same cluster in the same process.
+of which every tenth rolls out. Compared with what `rebalancer report` evaluates of the same cluster in the same
+process.
 """
 
 import random

@@ -25,7 +25,7 @@ def _missing(manifest: Manifest, path: Path, key: str, meant: str | None) -> Fin
     effect = "no pod finds a node" if hard or together else "the rule does nothing"
     return Finding(
         rule=Rule.MISSING_DOMAINS,
-        severity=Severity.ERROR if hard or together else Severity.WARNING,
+        severity=Severity.ERROR if (hard or together) and manifest.replicas else Severity.WARNING,
         manifest=manifest,
         path=path,
         message=f"no node of the cluster has the label {key}: {effect}{f'; did you mean {meant}?' if meant else ''}",

@@ -11,6 +11,7 @@ from rebalancer.engine import evaluate
 from rebalancer.lint.finding import Finding, Rule, Severity
 from rebalancer.lint.ground import Ground
 from rebalancer.lint.manifest import ROOT, Manifest, Path
+from rebalancer.lint.strategy import count_kept_back
 from rebalancer.model.reasons import State
 from rebalancer.model.words import name_list, plural
 from rebalancer.planning.plan import ComponentPlan
@@ -73,7 +74,7 @@ def _check_rollout(manifest: Manifest, ground: Ground) -> Iterator[Finding]:
     assert new is not None
     if old is None or (new.spec.spread, new.spec.pod_affinity) == (old.spec.spread, old.spec.pod_affinity):
         return
-    pods, kept = len(rollout[1]), _count_kept_back(manifest, len(rollout[1]))
+    pods, kept = len(rollout[1]), count_kept_back(manifest, len(rollout[1]))
     fate = f"its rollout places {plural(pods, 'pod')} anew, and takes no eviction"
     if kept:
         fate = (
@@ -82,16 +83,6 @@ def _check_rollout(manifest: Manifest, ground: Ground) -> Iterator[Finding]:
         )
     path = (*manifest.template, "spec")
     yield _make(manifest, path, f"its constraints are not those of the live workload: {fate}", {"evictions": 0})
-
-
-def _count_kept_back(manifest: Manifest, pods: int) -> int:
-    """Return how many pods a StatefulSet's update leaves with the old template until they are deleted."""
-    strategy = manifest.find(("spec", "updateStrategy")) or {}
-    if manifest.kind != "StatefulSet":
-        return 0
-    if strategy.get("type") == "OnDelete":
-        return pods
-    return min(pods, int((strategy.get("rollingUpdate") or {}).get("partition") or 0))
 
 
 def _make(manifest: Manifest, path: Path, message: str, numbers: dict[str, int]) -> Finding:

@@ -81,7 +81,7 @@ class Ground:
 
     def count_domains(self, manifest: Manifest, key: str) -> int:
         """Return how many domains of a key have a node that takes a manifest's pods, whatever runs there."""
-        owner = self._owner_of(manifest)
+        owner = self.find_owner(manifest)
         if owner is None:
             return 0
         rejected = reject_nodes(_sample(owner, self.now), self.empty)
@@ -99,7 +99,7 @@ class Ground:
         return {}
 
     def _find_rollout(self, manifest: Manifest) -> tuple[Workload, Sequence[Pod]] | None:
-        owner, known = self._owner_of(manifest), self._there.get(reference_of(manifest))
+        owner, known = self.find_owner(manifest), self._there.get(reference_of(manifest))
         if owner is None or known is None or owner.uid in self.snapshot.workload:
             return None
         owners = known.uid, *(one.uid for one in self._below.get(known.uid, ()))
@@ -128,7 +128,7 @@ class Ground:
         """The workloads of the manifests whose pods change: their number or their template."""
         found = set()
         for reference, manifest in self.by_workload.items():
-            owner = self._owner_of(manifest)
+            owner = self.find_owner(manifest)
             there = self.snapshot.workload.get(owner.uid) if owner is not None else None
             if owner is not None and (there is None or there.replicas != owner.replicas):
                 found.add(reference)
@@ -139,11 +139,22 @@ class Ground:
         pod = _sample(owner, self.now, ordinal)
         return replacement(pod, View(replace(self.snapshot, nodes=(), pods=(pod,), workloads=(owner,)), self.profile))
 
-    def _owner_of(self, manifest: Manifest) -> Workload | None:
+    def find_owner(self, manifest: Manifest) -> Workload | None:
         """Return the owner of a manifest's new pods."""
         if reference_of(manifest) not in self.by_workload or manifest.workload is None:
             return None
         return [*self._owners(manifest, manifest.workload)][-1]
+
+    @cached_property
+    def scaled_down(self) -> Reference | None:
+        """The first workload of the manifests that keeps some of its pods of today, but not all; None without one."""
+        for reference in sorted(self.changing):
+            owner = self.find_owner(self.by_workload[reference])
+            assert owner is not None
+            pods = [pod for pod in self.snapshot.pods_of.get(owner.uid, ()) if not (pod.finished or pod.terminating)]
+            if 0 < owner.replicas < len(pods):
+                return reference
+        return None
 
     @cached_property
     def _there(self) -> Mapping[Reference, Workload]:
@@ -173,7 +184,7 @@ class Ground:
                 gone |= {known.uid, *(one.uid for one in self._below.get(known.uid, ()))}
             if owners[-1].uid not in snapshot.workload and owners[-1].replicas:
                 samples.append(_sample(owners[-1], self.now))
-        without = gone.difference(one.uid for one in made)
+        without = gone.difference(one.uid for one in made if one.replicas)
         names = {one.name for one in snapshot.namespaces}
         missing = dict.fromkeys(one.namespace for one in manifests if one.namespace not in names)
         return replace(

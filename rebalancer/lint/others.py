@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rebalancer.assessment.controllers import members
+from rebalancer.lint.doubts import count_not_replaced, has_unknown_priority
 from rebalancer.lint.finding import Finding, Rule, Severity
-from rebalancer.lint.ground import Ground
+from rebalancer.lint.ground import Ground, namespace_of
 from rebalancer.lint.manifest import ROOT, Manifest
 from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import Reference
@@ -58,16 +59,22 @@ def check_others(ground: Ground) -> Iterator[Finding]:
     loss = lose(ground.deployed, frozenset(), Phase.GONE)
     played = Reasons(loss).after
     bounds = find_bounds(loss)
+    doubtful = {namespace_of(one) for one in ground.by_workload.values() if _is_doubtful(one, ground)}
     for one in shared:
         before = counts(one.constraint, one.sample, ground.now)
         base, after = (counts(one.constraint, one.sample, view) for view in (ground.deployed, played))
         if before.violated:
             continue
-        arrivals = _find_arrivals(one, base, loss, bounds)
+        arrivals = _find_arrivals(one, base, loss, bounds) if one.sample.namespace not in doubtful else None
         if arrivals is not None and not _can_satisfy(base, arrivals):
             yield _describe(one, Severity.ERROR, _say_certain(arrivals))
         elif after.violated:
             yield _describe(one, Severity.WARNING, _say_likely(after))
+
+
+def _is_doubtful(manifest: Manifest, ground: Ground) -> bool:
+    """Return whether pods of a manifest keep their template, or have a priority that is not known."""
+    return count_not_replaced(manifest, ground) > 0 or has_unknown_priority(manifest, ground)
 
 
 def _find_shared(ground: Ground) -> Iterator[_Shared]:
@@ -88,12 +95,17 @@ def _find_shared(ground: Ground) -> Iterator[_Shared]:
 
 
 def _counts(constraint: EffectiveConstraint, manifest: Manifest, ground: Ground) -> bool:
-    """Return whether a constraint counts the new pods of a manifest of its namespace, or those that they replace."""
+    """Return whether a constraint counts the new pods of a manifest of its namespace, or those that they replace.
+
+    A selector without requirements counts none. Source: `podtopologyspread/common.go` (countPodsMatchSelector).
+    """
+    if constraint.selector is None or not constraint.selector.requirements:
+        return False
     template = manifest.workload.template if manifest.workload is not None else None
     rollout = ground.find_rollout(manifest)
     labels = [pod.labels for pod in rollout[1]] if rollout is not None else []
     labels += [template.labels] if template is not None else []
-    return constraint.selector is not None and any(map(constraint.selector.matches, labels))
+    return any(map(constraint.selector.matches, labels))
 
 
 def _find_arrivals(shared: _Shared, base: Counts, loss: Loss, bounds: Sequence[Bounds]) -> Arrivals | None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator
 
+from rebalancer.lint.doubts import describe_doubt
 from rebalancer.lint.finding import Finding, Rule, Severity
 from rebalancer.lint.ground import Ground
 from rebalancer.lint.manifest import Manifest
@@ -54,13 +55,15 @@ def _unplaced(manifest: Manifest, row: Remaining, ground: Ground, remedies: Reme
     verb = "is" if row.wanted == 1 else "are"
     least = f"{row.guaranteed} of {plural(row.wanted, 'pod')} {verb} certain to find a node"
     counts_old = short and _counts_old_pods(manifest, ground)
-    severity = Severity.ERROR if short and not counts_old else Severity.WARNING
+    doubt = describe_doubt(manifest, ground, row.wanted - row.possible) if short else ""
+    severity = Severity.ERROR if short and not counts_old and not doubt else Severity.WARNING
     return Finding(
         rule=Rule.NO_PLACEMENT,
         severity=Severity.INFO if _only_volumes_decide(row) else severity,
         manifest=manifest,
         path=REPLICAS,
-        message=f"{'placed anew, ' * counts_old}{describe_most(row) if short else least}{describe_reason(row)}",
+        message=f"{'placed anew, ' * counts_old}{describe_most(row) if short else least}{describe_reason(row)}"
+        f"{f'; {doubt}' if doubt else ''}",
         patch=remedies.place(manifest, row),
     )
 

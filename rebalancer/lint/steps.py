@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from msgspec import structs
 
+from rebalancer.lint.doubts import has_unknown_priority
 from rebalancer.lint.finding import Finding, Operation, Rule, Severity, set_field
 from rebalancer.lint.ground import Ground, reference_of
 from rebalancer.lint.manifest import Manifest, Path
@@ -147,13 +148,14 @@ def _find_way(rollout: Rollout) -> _Way | None:
 def _is_settled(manifest: Manifest, ground: Ground) -> bool:
     """Return whether nothing else moves that could help: no other pod that waits or ends, no other manifest.
 
-    Nor does an old pod help that is terminating, as where new pods have to be beside others.
+    Nor does an old pod help that is terminating, as where new pods have to be beside others, or one that is preempted.
     """
     assert manifest.workload is not None
     assert manifest.workload.template is not None
     waiting = ground.snapshot.unplaced or any(pod.terminating for pod in ground.snapshot.pods)
     together = manifest.workload.template.spec.pod_affinity.required
-    return not (waiting or together or ground.changing - {reference_of(manifest)})
+    preempts = has_unknown_priority(manifest, ground)
+    return not (waiting or together or preempts or ground.changing - {reference_of(manifest)})
 
 
 def _wedges_without_ending(rollout: Rollout, ground: Ground) -> bool:

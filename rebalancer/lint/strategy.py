@@ -41,6 +41,16 @@ def read_partition(manifest: Manifest) -> int | None:
     return int(written.get("partition") or 0)
 
 
+def count_kept_back(manifest: Manifest, pods: int) -> int:
+    """Return how many of its pods a StatefulSet's update leaves with the old template until they are deleted."""
+    strategy = manifest.find(("spec", "updateStrategy")) or {}
+    if manifest.kind != "StatefulSet":
+        return 0
+    if strategy.get("type") == "OnDelete":
+        return pods
+    return min(pods, int((strategy.get("rollingUpdate") or {}).get("partition") or 0))
+
+
 def is_paused(manifest: Manifest) -> bool:
     """Return whether a Deployment is paused: its controller makes no pod of a new template."""
     return manifest.kind == "Deployment" and bool(manifest.find(("spec", "paused")))

@@ -14,7 +14,7 @@ from rebalancer.lint.check import lint
 from rebalancer.lint.finding import Rule
 from rebalancer.lint.ground import Ground
 from rebalancer.lint.others import Arrivals, can_satisfy
-from rebalancer.model.labels import Labels
+from rebalancer.model.labels import Labels, LabelSelector
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.simulator import ClusterBuilder
 from tests.drawing import examples
@@ -50,6 +50,38 @@ def test_pods_that_may_go_to_one_zone_alone_violate_the_constraint_for_certain()
         "satisfies it"
     )
     assert said(cluster(a=1, b=1, c=1), web(3, nodeSelector={ZONE: "a"})) == [("error", expected)]
+
+
+@pytest.mark.parametrize(
+    ("strategy", "expected"),
+    [
+        ({}, "error"),
+        ({"type": "OnDelete"}, "warning"),
+        ({"rollingUpdate": {"partition": 3}}, "warning"),
+        ({"rollingUpdate": {"partition": 1}}, "warning"),
+    ],
+)
+def test_pods_that_keep_their_template_violate_it_only_where_they_are_replaced(
+    strategy: dict[str, Any], expected: str
+) -> None:
+    """It is not known when, so that no number of new pods is proved."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 1)
+    on = {f"{zone}-1": 1 for zone in "abc"}
+    blueprint.deployment("api", namespace="shop", on=on, spread={ZONE: 1})
+    blueprint.stateful_set("web", namespace="shop", on=on)
+    made = web(3, kind="StatefulSet", nodeSelector={ZONE: "a"}, updateStrategy=strategy)
+    assert [severity for severity, _ in said(blueprint.snapshot(), made)] == [expected]
+
+
+def test_a_selector_without_requirements_counts_no_pod() -> None:
+    """As kube-scheduler counts it, such a constraint is never violated."""
+    snapshot = cluster(a=1, b=1, c=1)
+    none = tuple(
+        structs.replace(one, selector=LabelSelector(())) for pod in snapshot.pods[:1] for one in pod.spec.spread
+    )
+    pods = [structs.replace(pod, spec=structs.replace(pod.spec, spread=none)) for pod in snapshot.pods]
+    assert said(replace(snapshot, pods=tuple(pods)), web(3, nodeSelector={ZONE: "a"})) == []
 
 
 def test_pods_that_go_anywhere_may_violate_it() -> None:
