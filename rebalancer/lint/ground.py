@@ -15,6 +15,7 @@ from msgspec import structs
 from rebalancer.creation.defaults import apply_defaults
 from rebalancer.creation.replacement import REPLACING_KINDS, replacement
 from rebalancer.lint.manifest import MOST_SCALED, Manifest, Manifests
+from rebalancer.lint.quota_usage import recharge
 from rebalancer.model.cluster import Namespace
 from rebalancer.model.labels import Labels
 from rebalancer.model.loss_phase import Phase
@@ -187,9 +188,11 @@ class Ground:
         without = gone.difference(one.uid for one in made if one.replicas)
         names = {one.name for one in snapshot.namespaces}
         missing = dict.fromkeys(one.namespace for one in manifests if one.namespace not in names)
+        left = [pod for pod in snapshot.pods if pod.owner is None or pod.owner.uid not in without]
+        ended = [pod for uid in without for pod in snapshot.pods_of.get(uid, ()) if not pod.finished]
         return replace(
-            snapshot,
-            pods=(*(pod for pod in snapshot.pods if pod.owner is None or pod.owner.uid not in without), *samples),
+            recharge(snapshot, ended, samples),
+            pods=(*left, *samples),
             workloads=(*(one for one in snapshot.workloads if one.uid not in gone), *made),
             namespaces=(*snapshot.namespaces, *map(_namespace, missing)),
         )

@@ -5,8 +5,10 @@ from collections.abc import Collection, Mapping
 from msgspec import structs
 
 from rebalancer.lint.volumes import drop_volumes, find_with_volumes, join_with_bare
+from rebalancer.model.facts import Fact
 from rebalancer.model.moves import Reference
 from rebalancer.model.words import plural
+from rebalancer.resilience.creation import find_spent
 from rebalancer.resilience.loss import Loss
 from rebalancer.resilience.reason import Reasons
 from rebalancer.resilience.rows import Remaining, Verdict, find_remaining, find_short
@@ -28,19 +30,26 @@ def find_not_whole(loss: Loss, included: Collection[Reference]) -> Mapping[Refer
 def _find_rows(loss: Loss, included: Collection[Reference]) -> Mapping[Reference, Remaining]:
     """Return the rows of the included workloads that are not whole.
 
-    Where an order of placements leaves none of its pods without a node, a workload is not asked about: it may be whole.
+    Where an order of placements leaves none of its pods without a node, a workload is not asked about: it may be whole,
+    unless a quota may refuse one.
     Of more pods than are played, those that no order makes whole are found by sums alone.
     """
     reasons = Reasons(loss)
     if reasons.stuck is None:
         return {row.workload: row for row in find_short(loss, included.__contains__)}
-    asked = {workload for workload in reasons.stuck if workload in included}
+    over = _find_over_quota(loss)
+    asked = {workload for workload in (*reasons.stuck, *over) if workload is not None and workload in included}
     rows = list(find_remaining(loss, asked.__contains__, briefly=True)) if asked else []
     return {
-        row.workload: structs.replace(row, reason=row.reason or reasons.find(row.workload))
+        row.workload: structs.replace(row, reason=over.get(row.workload) or row.reason or reasons.find(row.workload))
         for row in rows
         if row.verdict is not Verdict.YES
     }
+
+
+def _find_over_quota(loss: Loss) -> Mapping[Reference | None, Fact]:
+    """Return the workloads of which a quota may not admit all pods, with that."""
+    return {loss.services[number].workload: reason for number, reason in find_spent(loss).items()}
 
 
 def describe_most(row: Remaining) -> str:

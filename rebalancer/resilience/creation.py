@@ -60,7 +60,7 @@ class VolumesOutOfReach(Fact):
 
 def find_uncreated(loss: Loss) -> Mapping[int, Fact]:
     """Return by the number of a service why not all of its replacements can be counted on to be created."""
-    found = _find_spent(loss)
+    found = find_spent(loss)
     for number, service in enumerate(loss.services):
         if service.pending and service.owner is not None and service.unknown is None:
             refused = _find_refusal(service.owner, service.sample, loss.before)
@@ -80,7 +80,7 @@ def _find_refusal(owner: Workload, new: Pod, view: View) -> CreationRefused | No
     return view.memo(("refused replacements", owner.uid), find)[0]
 
 
-def _find_spent(loss: Loss) -> dict[int, Fact]:
+def find_spent(loss: Loss) -> dict[int, Fact]:
     """Return the services whose replacements a quota may not admit, all of its namespaces' replacements together."""
     snapshot, needed = loss.before.snapshot, defaultdict[Quota, Counter[str]](Counter)
     if not snapshot.quotas and not snapshot.cluster_quotas:

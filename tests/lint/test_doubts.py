@@ -9,6 +9,7 @@ from rebalancer.lint.check import lint
 from rebalancer.lint.finding import Rule
 from rebalancer.lint.ground import Ground
 from rebalancer.model.cluster import PriorityClass
+from rebalancer.model.creation import ResourceQuota
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.simulator import ClusterBuilder
 from tests.lint.build import as_written, deployment, manifests, spread, text
@@ -117,3 +118,35 @@ def test_a_priority_that_is_not_known_proves_nothing() -> None:
     own = deployment(4, containers=cores(2), priorityClassName="high")
     for snapshot, expected in ((unread, "warning"), (known, "error")):
         assert [severity for severity, _ in said(Rule.ROLLOUT_WEDGES, snapshot, own)] == [expected]
+
+
+@pytest.mark.parametrize(
+    ("hard", "replicas", "size", "expected"),
+    [
+        (3, 3, 1, []),
+        (3, 4, 1, ["with all replacements 4 are needed"]),
+        (3, 3, 2, []),
+        (2, 3, 2, ["with all replacements 3 are needed"]),
+    ],
+)
+def test_a_quota_counts_all_pods_once_they_are_deployed(
+    hard: int, replicas: int, size: int, expected: list[str]
+) -> None:
+    """Of a scale-up, and of a rollout, whose old pods are gone at its end: a warning where it admits fewer."""
+    made = deployment(replicas, containers=cores(size))
+    snapshot = running().snapshot()
+    there = as_written(snapshot, made) if size == 1 else snapshot
+    quota = ResourceQuota(namespace="shop", name="few", hard=(("pods", hard),), used=(("pods", 3),))
+    found = said(Rule.NO_PLACEMENT, replace(there, quotas=(quota,)), made)
+    assert [severity for severity, _ in found] == ["warning" for _ in expected]
+    assert [message.rpartition(", and ")[2] for _, message in found] == expected
+
+
+def test_a_quota_that_admits_too_few_of_a_new_workload_is_a_warning() -> None:
+    """Each pod counts once."""
+    blueprint = ClusterBuilder()
+    blueprint.zones("abc", 1)
+    for hard, expected in ((3, []), (2, ["warning"]), (0, ["warning"])):
+        quota = ResourceQuota(namespace="shop", name="few", hard=(("pods", hard),), used=(("pods", 0),))
+        found = said(Rule.NO_PLACEMENT, replace(blueprint.snapshot(), quotas=(quota,)), deployment(3))
+        assert [severity for severity, _ in found] == expected
