@@ -122,11 +122,10 @@ class SimulatedCluster:
         self.pause: Pause | None = None
         """The kill switch, for an operator to set."""
         self.restricted = True
-        self._scaled_by: dict[str, str] = {}
-        """Who has written a workload's replicas last, and when, by UID."""
         """Whether the admission policy that restricts patches of pods is installed."""
         self.surges = ""
         """The stored records of surges."""
+        self._scaled_by: dict[str, str] = {}  # who has written a workload's replicas last, and when
         self.patches: list[PodPatch] = []
         """The patches that were carried out, the oldest first."""
 
