@@ -132,6 +132,8 @@ def happened(event: str, before: Seen, after: Seen) -> bool:
         return after.verified > before.verified
     if " under way has arrived" in event:
         return after.arrived > before.arrived
+    if " before it has arrived" in event:  # once these are sent, it is said that they are under way
+        return after.in_flight > 0 or after.arrived > before.arrived
     if event.endswith(" allows it, too"):
         return after.in_flight > 0 or after.verified > before.verified
     if event.startswith("when somebody approves it: "):

@@ -124,7 +124,7 @@ def test_words_and_table_say_the_counts(drawn: MapDocument) -> None:
         nodes = [described.nodes.get(name, 0) for name in table.head[2:]]
         assert [int(cell) for cell in cells[2:]] == nodes
         for one in described.moves:
-            assert (f"step {one.step}: {one.pod} from {one.node}" in sentence) == (one.kind is MoveKind.WAITING)
+            assert (f"repair {one.step}: {one.pod} from {one.node}" in sentence) == (one.kind is MoveKind.WAITING)
 
 
 def test_an_arrow_goes_from_the_pod_to_where_it_may_land() -> None:
