@@ -212,6 +212,16 @@ def test_what_is_taken_back_are_the_added_pods_however_many_of_them_are_ready(
     assert start_uids(played) == first
 
 
+def test_right_before_the_marked_pods_go_it_can_still_be_given_up() -> None:
+    played = begun(Phase.REMOVING)
+    first = {one.uid for one in played.records[0].victims}
+    stop(played)
+    assert [one.ending for one in played.ended] == [Ending.NOT_WANTED]
+    assert replicas(played) == 6
+    assert first <= start_uids(played)
+    assert_nothing_left(played)
+
+
 def test_where_no_mark_can_be_written_any_more_the_added_pods_are_taken_back_all_the_same() -> None:
     """A minute later: somebody has removed the admission policy that proves what can be written."""
     played = begun(Phase.ADDING)
