@@ -144,9 +144,10 @@ class SurgeWorker:
         # Only the leader writes: what is missing since this process has stored it, somebody has removed by hand.
         there = {one.uid for one in records}
         missing = tuple(one for one in lost if one.uid not in there)
-        self._lost = ()
         if missing and self._store((*records, *missing)):
+            self._lost = lost  # tried again
             return False
+        self._lost = ()
         self._records = (*records, *missing)
         self._read_again_at = 0.0
         self._term = state.leadership.term
@@ -369,7 +370,7 @@ class SurgeWorker:
 def _is_of_others(surge: Surge, read: ScaleReading) -> bool:
     """Return whether somebody else has written a number that could be the surge's own."""
     if read.replicas == surge.most:
-        return surge.phase is not Phase.MARKING and not read.ours
+        return not read.ours
     return surge.phase is Phase.ADDING and read.owners != surge.owners
 
 

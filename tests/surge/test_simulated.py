@@ -506,6 +506,21 @@ def test_records_that_somebody_empties_or_damages_are_written_again(text: str) -
     assert zone_counts(played) == [2, 2, 2]
 
 
+def test_records_that_somebody_empties_are_not_forgotten_where_they_cannot_be_written_at_once() -> None:
+    """A pause comes right when they are missing: they are written again when it ends."""
+    played = begun(Phase.WAITING)
+    played.cluster.surges = ""
+    while played.worker._records is not None:
+        played.worker.work()
+        played.cluster.advance(1)
+    played.cluster.pause = Pause(by="alice")
+    played.seconds(60, cycle=10**6)
+    assert (played.records, replicas(played)) == ((), 8)
+    played.cluster.pause = None
+    played.seconds(200)
+    check(played, 6, 2)
+
+
 def test_damaged_records_are_said_where_pods_are_marked_whatever_the_policy_is() -> None:
     played = begun(Phase.WAITING)
     played.cluster.surges = "[{"
