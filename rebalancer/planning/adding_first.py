@@ -200,10 +200,7 @@ class AdditionPlanner:
 
     def _find_change(self, member: PodController, owner: Workload, workload: Workload) -> str:
         """Return what changes, or may change, the number of a workload's pods or which of them go, "" for nothing."""
-        if any(
-            (one.namespace, one.target_kind, one.target_name) == (workload.namespace, workload.kind, workload.name)
-            for one in self._view.snapshot.autoscalers
-        ):
+        if (workload.namespace, workload.kind, workload.name) in self._view.snapshot.autoscalers_of:
             return "an autoscaler sets its number of replicas"
         wanted = workload.replicas
         ready = sum(pod.ready for pod in member.pods)

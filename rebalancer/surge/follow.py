@@ -140,8 +140,7 @@ class _Seen:
     @property
     def is_autoscaled(self) -> bool:
         """Whether an autoscaler sets its replicas."""
-        name = self._surge.namespace, self._surge.kind, self._surge.name
-        return any((one.namespace, one.target_kind, one.target_name) == name for one in self._snapshot.autoscalers)
+        return (self._surge.namespace, self._surge.kind, self._surge.name) in self._snapshot.autoscalers_of
 
     def find_changed_marks(self) -> Iterator[Mark]:
         """Yield what is to change before the scale-down so that the added pods go, and none of the victims.
@@ -178,10 +177,6 @@ class _Seen:
                 return f"PodDisruptionBudget {budget} lets {plural(leaves, 'pod')} go"
         return ""
 
-    def find_obstacle(self, rules: RepairBy) -> str:
-        """Return what keeps the victims from going but time, "" if nothing does."""
-        return self.find_unready() or self.find_refusing_budget(rules)
-
 
 def _find_ending(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime) -> Act | None:
     """Return what ends a surge from outside, None where nothing does."""
@@ -198,8 +193,9 @@ def _find_ending(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime) -> A
     is_too_large = surge.phase in {Phase.MARKING, Phase.ADDING} and surge.added > rules.max_surge
     if is_too_large or not rules.adds_in(surge.namespace):
         return _give_up(surge, Ending.NOT_WANTED, now)
-    waits_for_time = surge.phase in {Phase.WAITING, Phase.REMOVING} and not seen.find_obstacle(rules)
-    if now < surge.until or waits_for_time:
+    if now < surge.until:
+        return None
+    if surge.phase in {Phase.WAITING, Phase.REMOVING} and not (seen.find_unready() or seen.find_refusing_budget(rules)):
         return None
     return _give_up(surge, Ending.NOT_BEGUN if surge.phase is Phase.MARKING else Ending.TIMED_OUT, now)
 
