@@ -356,7 +356,7 @@ def findings() -> str:
 
 def lint_rules() -> str:
     """List the rules of lint, each with a heading that messages name."""
-    return "\n".join(f"### {rule}\n\n{rule.meaning}\n" for rule in Rule)
+    return "\n".join(f"### {rule}\n\n{rule.sentence}\n" for rule in Rule)
 
 
 def node_taints() -> str:

@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from rebalancer.lint.manifest import Manifest, Path
+from rebalancer.model.worded import Worded
 
 
 class Severity(StrEnum):
@@ -21,17 +22,8 @@ class Severity(StrEnum):
         return list(Severity).index(self)
 
 
-class Rule(StrEnum):
-    """The rules; `meaning` says what each finds, in the page of rules."""
-
-    meaning: str
-
-    def __new__(cls, value: str, meaning: str) -> Self:
-        """Make a member, which is its name."""
-        member = str.__new__(cls, value)
-        member._value_ = value
-        member.meaning = meaning
-        return member
+class Rule(Worded):
+    """The rules; `sentence` says what each finds, in the page of rules."""
 
     @property
     def help(self) -> str:

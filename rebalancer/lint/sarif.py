@@ -14,7 +14,7 @@ _LEVELS: Final = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity
 
 def sarif(document: LintDocument) -> Mapping[str, Any]:
     """Return the log of one run."""
-    rules = [{"id": rule, "shortDescription": {"text": rule.meaning}, "help": {"text": rule.help}} for rule in Rule]
+    rules = [{"id": rule, "shortDescription": {"text": rule.sentence}, "help": {"text": rule.help}} for rule in Rule]
     driver = {"name": "rebalancer lint", "version": __version__, "rules": rules}
     run = {
         "tool": {"driver": driver},
