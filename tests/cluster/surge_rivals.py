@@ -9,11 +9,12 @@ from typing import Final, Self
 
 from benchmarks import peer
 from tests.cluster.controller import USER, Controller, install, policy
-from tests.cluster.surges import Lot, is_ready
+from tests.cluster.surges import Lot
 from tests.cluster.test_observing import kubectl
 from tests.control_plane.api import Api, wait_until
 from tests.control_plane.audit import Request
 from tests.control_plane.plane import ControlPlane
+from tests.control_plane.settling import condition
 
 LOOK: Final = 0.5
 """Seconds between two looks at the pods: each takes two or more to be Ready."""
@@ -56,7 +57,7 @@ class Meter:
         for pod in self.api.list("/api/v1/pods"):
             meta = pod["metadata"]
             if meta["namespace"] in living and "deletionTimestamp" not in meta:
-                living[meta["namespace"]][meta["uid"]] = is_ready(pod)
+                living[meta["namespace"]][meta["uid"]] = condition(pod, "Ready") == "True"
         for name, before in self._living.items():
             self.costs[name].went += len(before.keys() - living[name].keys())
         if living != self._living:

@@ -17,6 +17,7 @@ from tests.control_plane.layout import Workload, deployment, node, pdb, spread
 from tests.control_plane.manifests import HOSTNAME, ZONE
 from tests.control_plane.plane import ControlPlane
 from tests.control_plane.resources import Manifest
+from tests.control_plane.settling import condition
 from tests.control_plane.stages import NEVER_READY, READY_AFTER
 from tests.faults.history import PodChange
 from tests.faults.recorder import PodRecorder
@@ -149,7 +150,7 @@ class Spoiler:
                     continue
                 self._known.add(meta["uid"])
                 new += 1
-                if new % self._every == 0 and not is_ready(pod):
+                if new % self._every == 0 and condition(pod, "Ready") != "True":
                     path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
                     self._api.patch(path, {"metadata": {"labels": {NEVER_READY: ""}}})
                     self.spoilt.setdefault(meta["namespace"], []).append(meta["name"])
@@ -200,9 +201,3 @@ def _replay(changes: Iterable[PodChange], first: int) -> Seen:
             seen.most_alive = max(seen.most_alive, len(known))
             seen.least_ready = min(seen.least_ready, sum(known.values()))
     return seen
-
-
-def is_ready(pod: Mapping[str, Any]) -> bool:
-    """Return whether a pod is Ready."""
-    conditions = pod.get("status", {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
