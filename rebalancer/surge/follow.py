@@ -158,7 +158,7 @@ class _Seen:
     def find_unready(self) -> str:
         """Return which pods are not there or not Ready, "" if all are."""
         if len(self.living) != self._surge.most:
-            return f"it has {self._surge.most} pods, of which there are {len(self.living)}"
+            return f"all {self._surge.most} pods are there ({len(self.living)} now)"
         unready = sorted(pod.name for pod in self.living if not pod.ready)
         if not unready:
             return ""
