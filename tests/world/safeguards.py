@@ -248,7 +248,7 @@ def _what_a_whole_approval_allows_is_charged(patch: pytest.MonkeyPatch) -> None:
 
 
 def _a_whole_approval_covers_its_workloads_alone(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(standing.Allowance, "covers", lambda *_: True)
+    patch.setattr(standing.Covered, "covers", lambda *_: True)
 
 
 def _a_whole_approval_ends_with_its_time(patch: pytest.MonkeyPatch) -> None:
