@@ -23,11 +23,13 @@ _SETTLING: Final = frozenset({Reason.NODE_SETTLING, Reason.DOMAIN_UNSETTLED})
 class Consequences(NamedTuple):
     """How many constraints and limits over the domains of a key are violated because of a loss, and of which workloads.
 
-    They are `hopeless` where no placement satisfies any of them before nodes are back.
+    Of `limits`, `unsatisfiable` are within their bounds now, and no placement of all their pods satisfies them. All are
+    `hopeless` where no placement satisfies any of them before nodes are back.
     """
 
     constraints: int
     limits: int
+    unsatisfiable: int
     hopeless: bool
     workloads: frozenset[Reference]
 
@@ -126,7 +128,8 @@ def _find_consequences(key: str, assessment: Assessment, causes: Causes) -> Cons
     hopeless = bool(limits) and not constraints and all(one.state in _NEVER for one in limits)
     workloads = {part.member.reference for limit in limits for part in limit.parts}
     workloads.update(workload for group, _ in constraints for workload in group.workloads)
-    return Consequences(len(constraints), len(limits), hopeless, frozenset(workloads))
+    unsatisfiable = sum(one.unsatisfiable for one in limits)
+    return Consequences(len(constraints), len(limits), unsatisfiable, hopeless, frozenset(workloads))
 
 
 def _find_begin(workloads: Collection[Reference], account: Account) -> Begin | None:

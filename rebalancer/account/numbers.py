@@ -9,20 +9,23 @@ blocked   it is needed for a violation that evictions cannot repair now, whateve
 
 The first three add up to `evictions`. A part of a violation that cannot be repaired as a whole may still be repaired:
 these evictions are now or waiting, and counted in `partial` too. There is no proof of how few they could be.
+
+While a StatefulSet creates an evicted pod anew, the rest of its repair is in none of these parts: it is `uncounted`.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from rebalancer.model.reasons import State
+from rebalancer.model.reasons import Reason, State
 from rebalancer.planning.plan import ComponentPlan, Plan
 
 
 class PlanNumbers(NamedTuple):
     """Numbers of evictions, of one group or of all.
 
-    `lower_bound` is the proved minimum of `evictions`, `blocked_lower_bound` that of `blocked`.
+    `lower_bound` is the proved minimum of `evictions`, `blocked_lower_bound` that of `blocked`. `uncounted` repairs go
+    on once a pod has arrived: how many evictions they take is known only then.
     """
 
     now: int = 0
@@ -32,6 +35,7 @@ class PlanNumbers(NamedTuple):
     partial: int = 0
     lower_bound: int = 0
     blocked_lower_bound: int = 0
+    uncounted: int = 0
 
     @property
     def evictions(self) -> int:
@@ -40,8 +44,8 @@ class PlanNumbers(NamedTuple):
 
     @property
     def optimal(self) -> bool:
-        """Whether `evictions` is proved to be the minimum."""
-        return self.evictions == self.lower_bound
+        """Whether `evictions` is proved to be the minimum, and no repair is left out."""
+        return self.evictions == self.lower_bound and not self.uncounted
 
 
 def group_numbers(plan: Plan) -> Mapping[str, PlanNumbers]:
@@ -72,4 +76,5 @@ def _count(group: ComponentPlan, now: int, waiting: int) -> PlanNumbers:
         partial=decided,
         blocked=max(0, group.evictions - decided),
         blocked_lower_bound=max(0, group.lower_bound - decided),
+        uncounted=int(group.reason is Reason.ARRIVING and not group.evictions),
     )

@@ -18,9 +18,10 @@ class LossStatus(CamelCaseStruct, frozen=True, kw_only=True):
     Of `had` nodes that took pods, `lost` do no more, and held `pods` when they were last seen, without those of
     DaemonSets; `nodes` are the first ten of them. `left` take pods now, new ones among them; it is `empty` when no node
     exists in it. `elsewhere` are the domains that lost nodes are in now. Because of it `constraints` and `limits` over
-    its key are violated; `hopeless` says that no placement satisfies any of them before nodes are back. `repairAt` is
-    when the first repair of these begins if nothing changes, null where one is under way or no time is known;
-    `settling` says that it waits for nodes or domains to settle.
+    its key are violated; of these limits, `unsatisfiable` are within their bounds now, and no placement of all their
+    pods satisfies them. `hopeless` says that no placement satisfies any before nodes are back. `repairAt` is when the
+    first repair begins if nothing changes, null where one is under way or no time is known; `settling` says that it
+    waits for nodes or domains to settle.
     """
 
     topology_key: Text
@@ -36,6 +37,7 @@ class LossStatus(CamelCaseStruct, frozen=True, kw_only=True):
     elsewhere: tuple[str, ...] = ()
     constraints: Number = 0
     limits: Number = 0
+    unsatisfiable: Number = 0
     hopeless: bool = False
     repair_at: datetime | None = None
     settling: bool = False
@@ -58,6 +60,7 @@ def loss_status(losses: Iterable[Loss]) -> tuple[LossStatus, ...]:
             elsewhere=tuple(one.elsewhere[:_MOST]),
             constraints=one.consequences.constraints,
             limits=one.consequences.limits,
+            unsatisfiable=one.consequences.unsatisfiable,
             hopeless=one.consequences.hopeless,
             repair_at=one.begin.at if one.begin is not None else None,
             settling=one.begin is not None and one.begin.settling,

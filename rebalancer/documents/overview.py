@@ -85,7 +85,8 @@ class Figures(CamelCaseStruct, frozen=True, kw_only=True):
     """The numbers of a cycle: rows with rules and those that are violated; evictions that move, wait, cannot be made.
 
     `nextAt` is the first moment at which a wait ends, null where no such time is known; `mayGoSooner`: another repair
-    may go on before it, with an event of which no time is known. `violatedAntiAffinity` counts terms of
+    may go on before it, with an event of which no time is known. Of `violatedLimits`, `unsatisfiableLimits` are within
+    their bounds now, and no placement of all their pods satisfies them. `violatedAntiAffinity` counts terms of
     podAntiAffinity: required ones, and preferred ones that the policy acts on.
     """
 
@@ -102,6 +103,7 @@ class Figures(CamelCaseStruct, frozen=True, kw_only=True):
     blocked: Number
     violated_anti_affinity: Number = 0
     may_go_sooner: bool = False
+    unsatisfiable_limits: Number = 0
 
 
 class FacetEntry(CamelCaseStruct, frozen=True, kw_only=True):
@@ -263,6 +265,7 @@ class Overview:
             unrepairable=len(self.find_stuck(account.moving.keys())),
             blocked=account.blocked,
             violated_anti_affinity=len(self._terms),
+            unsatisfiable_limits=sum(one.unsatisfiable for one in self._assessment.limits),
         )
 
     def find_stuck(self, moving: Collection[Reference]) -> frozenset[Reference]:

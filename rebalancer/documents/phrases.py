@@ -234,6 +234,16 @@ def proof_text(evictions: int, lower_bound: int) -> str:
     return f"{plural(evictions, 'eviction')} (lower bound {lower_bound}, gap {evictions - lower_bound})"
 
 
+def uncounted_text(repairs: int) -> str:
+    """Say that repairs are left out of a number of evictions."""
+    return f"without {plural(repairs, 'repair')} whose pods are created anew"
+
+
+def unsatisfiable_text(limits: int) -> str:
+    """Say that limits which count as violated are within their bounds; "" where none is."""
+    return f"{limits} within bounds, but without a placement that satisfies it" if limits else ""
+
+
 def why_no_fewer(group: ComponentPlan) -> str:
     """Say why no fewer evictions repair a group, and why the repair may take more; "" where no number is known."""
     return "; ".join(str(fact) for fact in (group.proof, group.detour) if fact is not None)

@@ -82,7 +82,8 @@ class Totals(CamelCaseStruct, frozen=True, kw_only=True):
     needed and not decided yet. `blocked` are needed for violations that cannot be repaired now.
     `partial` of `now` and `waiting` repair a violation only in part. `lowerBound` is the proved minimum of `evictions`,
     `blockedLowerBound` that of `blocked`; `optimal`: `evictions` is its minimum. `nextAt` is the first moment at which
-    a wait ends, null where no such time is known.
+    a wait ends, null where no such time is known. `uncounted` repairs are not in these numbers: they go on once a
+    StatefulSet has created an evicted pod anew.
     """
 
     evictions: Number
@@ -95,6 +96,7 @@ class Totals(CamelCaseStruct, frozen=True, kw_only=True):
     blocked_lower_bound: Number
     optimal: bool
     next_at: datetime | None = None
+    uncounted: Number = 0
 
 
 class PredictedPlacement(CamelCaseStruct, frozen=True, kw_only=True):

@@ -76,12 +76,15 @@ def _loss_facts(loss: LossStatus, mode: str, now: datetime) -> Iterator[str]:
     back = "it is back" if loss.whole or loss.lost == 1 else "they are back"
     if loss.elsewhere:
         yield f"nodes of it are in {name_list(loss.elsewhere)} now"
-    counted = ((loss.limits, "limit"), (loss.constraints, "constraint"))
+    counted = ((loss.limits - loss.unsatisfiable, "limit"), (loss.constraints, "constraint"))
     violated = [plural(number, name) for number, name in counted if number]
-    if not violated:
+    if not violated and not loss.unsatisfiable:
         return
-    yield f"{' and '.join(violated)} violated"
-    if loss.hopeless:
+    if violated:
+        yield f"{' and '.join(violated)} violated"
+    if loss.unsatisfiable:
+        yield f"no placement satisfies {plural(loss.unsatisfiable, 'limit')} before {back}"
+    elif loss.hopeless:
         yield f"no placement satisfies {'it' if loss.limits == 1 else 'them'} before {back}"
     elif loss.repair_at is not None and loss.repair_at > now and mode != Mode.OBSERVE:
         settling = " (settling)" if loss.settling else ""

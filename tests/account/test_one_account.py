@@ -14,6 +14,8 @@ from msgspec import structs
 from rebalancer.account.account import Account
 from rebalancer.account.numbers import group_numbers, plan_numbers
 from rebalancer.adapters.web.page import page_routes
+from rebalancer.adapters.web.page_address import PageAddress
+from rebalancer.adapters.web.page_view import PageView
 from rebalancer.adapters.web.routes import Request
 from rebalancer.admission.admit import NotLasting, Overload, Paused
 from rebalancer.admission.pause import Pause
@@ -249,7 +251,7 @@ def check_numbers(state: LoopState, now: datetime) -> None:
     assert {reason: float(number) for reason, number in status.refusals.items()} == {
         row[0]: number for row, number in rows_of(state, "rebalancer_refusals").items()
     }
-    check_parts(state, page, begun)
+    check_parts(state, page, begun, now)
     kept = Counter(str(fate.reason) for fate in find_account(state, cycle).fates.kept)
     assert kept <= Counter(status.refusals), "a pause is counted at once"
     pods = len(cycle.snapshot.pods)
@@ -274,10 +276,14 @@ def check_numbers(state: LoopState, now: datetime) -> None:
     assert document["status"]["figures"] == json.loads(to_json(status))["figures"] == document["overview"]["figures"]
 
 
-def check_parts(state: LoopState, page: PageDocument, begun: int) -> None:
+def check_parts(state: LoopState, page: PageDocument, begun: int, now: datetime) -> None:
     """Metrics have the page's parts of the plan: what waits is not now; what was requested since is in flight."""
     totals = page.totals
     assert totals is not None
+    title = PageView(page, PageAddress("/", {}), now).plan_title
+    said = {name: int(number) for number, name in re.findall(r"(\d+) (sent|now|waiting|later)\b", title)}
+    assert said.get("sent", 0) == begun, "what was sent is not said to go now"
+    assert sum(said.values()) - begun == page.status.plan.evictions, "the title counts what the tile counts"
     parts = {"now": totals.now - begun, "waiting": totals.waiting, "later": totals.later, "blocked": totals.blocked}
     assert rows_of(state, "rebalancer_plan_evictions") == {(part,): number for part, number in parts.items()}
     assert rows_of(state, "rebalancer_planned_evictions") == {(): page.status.plan.evictions}

@@ -783,6 +783,7 @@ def test_what_is_refused_is_not_said_to_go_now(browser: Browser) -> None:
     (move,) = state.memory.in_flight
     browser.page.show(state, ())
     assert "To be evicted 2" in plain(browser.text())
+    assert "3 evictions (the proved minimum): 1 sent, 2 waiting" in plain(browser.text())
     refused = structs.replace(move, state=MoveState.REFUSED)
     browser.page.show(replace(state, memory=structs.replace(state.memory, moves=(refused,))), ())
     assert 'class="step moving"' not in browser.text()

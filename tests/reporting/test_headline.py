@@ -18,7 +18,7 @@ from rebalancer.documents.status import (
 )
 from rebalancer.documents.waits import HoldStatus
 from rebalancer.model.breaker import BreakerCause
-from rebalancer.reporting.headline import Sign, headline, headlines
+from rebalancer.reporting.headline import Sign, headline, headlines, loss_sentence
 from rebalancer.reporting.text.layout import TextLayout
 from rebalancer.reporting.text.status import status_text
 from tests.reporting.text.test_status import NOW, STATUS
@@ -175,10 +175,42 @@ def test_the_status_has_the_four_figures() -> None:
     status = structs.replace(STATUS, figures=BUSY)
     line = "! 5 of 42 workloads violated   > 1 moving   ~ 6 to be evicted, next in 40s   x 1 cannot be repaired now"
     assert line in status_text(status, NOW)
+    within = structs.replace(status, figures=structs.replace(BUSY, unsatisfiable_limits=1))
+    assert "5 of 42 workloads violated (1 within bounds, but without a placement that satisfies it)" in " ".join(
+        status_text(within, NOW).split()
+    )
     coloured = status_text(structs.replace(STATUS, figures=QUIET, waits=()), NOW, TextLayout(color=True))
     assert "!" not in coloured
     assert "\n0\xa0of\xa042\xa0workloads\xa0violated" in coloured.replace(" ", "\xa0")
     assert "\x1b[32mok\x1b[0m Nothing is violated" in coloured
+
+
+@pytest.mark.parametrize(
+    ("limits", "unsatisfiable", "said"),
+    [
+        (1, 1, "no placement satisfies 1 limit before it is back"),
+        (3, 1, "2 limits violated; no placement satisfies 1 limit before it is back"),
+        (1, 0, "1 limit violated; no placement satisfies it before it is back"),
+    ],
+)
+def test_a_limit_within_its_bound_is_not_said_to_be_violated_by_a_lost_zone(
+    limits: int, unsatisfiable: int, said: str
+) -> None:
+    """As long as its pods of the zone are not placed elsewhere, no domain holds more than it may."""
+    loss = LossStatus(
+        topology_key="topology.kubernetes.io/zone",
+        value="c",
+        whole=True,
+        at=NOW,
+        lost=2,
+        had=2,
+        pods=3,
+        nodes=(),
+        limits=limits,
+        unsatisfiable=unsatisfiable,
+        hopeless=limits == 1,
+    )
+    assert loss_sentence(loss, "Evict", NOW).endswith(f"2 nodes, 3 pods; {said}")
 
 
 def test_a_lost_zone_leaves_no_green() -> None:

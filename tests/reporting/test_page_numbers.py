@@ -17,6 +17,7 @@ from rebalancer.controller.account import find_account
 from rebalancer.controller.cycle import Cycle
 from rebalancer.documents.document import to_json
 from rebalancer.documents.explanation import explain_workload
+from rebalancer.documents.phrases import unsatisfiable_text
 from rebalancer.documents.plan import plan_document
 from rebalancer.model.words import constraint_name, limit_name, plural, shorten_keys
 from tests.drawing import examples
@@ -145,10 +146,11 @@ def check_figures(overview: str, status: Row, plan: Row) -> None:
         figures["waiting"],
         figures["unrepairable"],
     ]
+    within = unsatisfiable_text(figures["unsatisfiableLimits"])
     assert text_of(shown[0][1]) == (
         f"of {plural(figures['workloads'], 'workload')}; "
         f"{figures['violatedConstraints']} of {plural(figures['constraints'], 'constraint')}, "
-        f"{figures['violatedLimits']} of {plural(figures['limits'], 'limit')}"
+        f"{figures['violatedLimits']} of {plural(figures['limits'], 'limit')}{f' ({within})' if within else ''}"
     )
     assert figures["waiting"] == status["plan"]["evictions"] == totals["evictions"]
     assert status["plan"]["minimum"] == totals["lowerBound"]

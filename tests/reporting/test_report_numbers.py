@@ -214,6 +214,8 @@ def check_page(cycle: Cycle) -> None:
     assert (figures["constraints"], figures["limits"]) == (len(report.constraints), len(report.limits))
     assert figures["violatedConstraints"] == sum(row.state in broken for row in report.constraints)
     assert figures["violatedLimits"] == sum(row.state in broken for row in report.limits)
+    within = sum(row.state == "Infeasible" and row.headroom >= 0 for row in report.limits)
+    assert figures["unsatisfiableLimits"] == within
     assert (figures["waiting"], figures["blocked"]) == (numbers.evictions, numbers.blocked)
     assert figures["moving"] == len(state.memory.in_flight)
     html = ROUTES["/workloads"](Request({})).body.decode()

@@ -27,7 +27,16 @@ from rebalancer.documents.map import NodeState, node_word
 from rebalancer.documents.nodes import NodeEntry
 from rebalancer.documents.overview import ROWS, VIOLATIONS, FacetEntry, RowState, WorkloadRow
 from rebalancer.documents.page import PageDocument
-from rebalancer.documents.phrases import ago, domains_text, from_now, past_moves, took_text, wait_until
+from rebalancer.documents.phrases import (
+    ago,
+    domains_text,
+    from_now,
+    past_moves,
+    took_text,
+    uncounted_text,
+    unsatisfiable_text,
+    wait_until,
+)
 from rebalancer.documents.report import ReportedConstraint, ReportedLimit
 from rebalancer.documents.status import MoveEntry
 from rebalancer.documents.waits import LikelyDomains, RepairWait, shorten
@@ -430,7 +439,8 @@ class PageView:
         assert overview is not None
         figures, link = overview.figures, self._address.filter
         constraints = f"{figures.violated_constraints} of {plural(figures.constraints, 'constraint')}"
-        limits = f"{figures.violated_limits} of {plural(figures.limits, 'limit')}"
+        within = unsatisfiable_text(figures.unsatisfiable_limits)
+        limits = f"{figures.violated_limits} of {plural(figures.limits, 'limit')}{f' ({within})' if within else ''}"
         next_at = figures.next_at if self._goes_on and figures.next_at and figures.next_at > self._now else None
         what = "a wait ends" if figures.may_go_sooner else "the next"
         following = f"{what} {from_now(next_at, self._now)}" if next_at is not None else ""
@@ -686,15 +696,25 @@ class PageView:
     # The plan
 
     @property
+    def _sent(self) -> int:
+        """The evictions of the plan that were requested since the cycle."""
+        totals, overview = self._page.totals, self._page.overview
+        return totals.evictions - overview.figures.waiting if totals is not None and overview is not None else 0
+
+    @property
     def plan_title(self) -> str:
         """Say what the plan is in numbers."""
         totals = self._page.totals
         if totals is None or not (totals.evictions or totals.blocked):
             return "nothing is to be evicted"
         proof = "the proved minimum" if totals.optimal else f"at least {totals.lower_bound}"
+        if totals.uncounted:
+            proof += f", {uncounted_text(totals.uncounted)}"
+        sent = self._sent
         parts = [f"{plural(totals.evictions, 'eviction')} ({proof})"] if totals.evictions else []
         numbers = (
-            ("now", totals.now),
+            ("sent", sent),
+            ("now", totals.now - sent),
             ("waiting", totals.waiting),
             ("later", totals.later),
             ("blocked", totals.blocked),

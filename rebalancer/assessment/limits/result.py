@@ -175,6 +175,11 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return State.VIOLATED if self.headroom < 0 else State.SATISFIED
 
     @property
+    def unsatisfiable(self) -> bool:
+        """Whether it is within its bound now, and no placement of all its pods satisfies it."""
+        return self.state is not State.SATISFIED and self.headroom >= 0
+
+    @property
     def reason(self) -> Reason | None:
         """Why no placement of so many pods can satisfy it: over these domains, or over those with nodes."""
         if not self.total:

@@ -18,6 +18,7 @@ from rebalancer.documents.phrases import (
     method_lines,
     numbers_text,
     proof_text,
+    uncounted_text,
     workload_names,
 )
 from rebalancer.documents.plan import (
@@ -410,6 +411,8 @@ def _proof(numbers: Totals) -> Iterator[str]:
         yield f"{plural(numbers.partial, 'eviction')} {verb} only part of a violation{rest}."
     elif numbers.optimal and whole:
         yield f"{plural(whole, 'eviction')} {'is' if whole == 1 else 'are'} the proved minimum."
+    elif whole and numbers.uncounted:
+        yield f"{plural(whole, 'eviction')}, {uncounted_text(numbers.uncounted)}."
     elif whole:
         yield f"{proof_text(whole, numbers.lower_bound)}."
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from rebalancer.documents.phrases import ago, domains_text, past_moves, proof_text, took_text
+from rebalancer.documents.phrases import ago, domains_text, past_moves, proof_text, took_text, unsatisfiable_text
 from rebalancer.documents.status import ApprovalStatus, MoveEntry, PauseStatus, StatusDocument
 from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import Reason
@@ -135,8 +135,9 @@ def _figures(status: StatusDocument, now: datetime, layout: TextLayout) -> Itera
         yield from layout.wrap(f"{mark}{text}")
     comes = figures.next_at is not None and figures.next_at > now and goes_on(status)
     comes_in = f", {next_word(figures)} in {format_rest(figures.next_at - now)}" if comes and figures.next_at else ""
+    within = f" ({unsatisfiable_text(figures.unsatisfiable_limits)})" if figures.unsatisfiable_limits else ""
     parts = (
-        (Sign.VIOLATED, figures.violated, f"of {plural(figures.workloads, 'workload')} violated"),
+        (Sign.VIOLATED, figures.violated, f"of {plural(figures.workloads, 'workload')} violated{within}"),
         (Sign.MOVING, figures.moving, moving_word(status)),
         (Sign.WAITING, figures.waiting, f"to be evicted{comes_in}"),
         (Sign.UNREPAIRABLE, figures.unrepairable, NOT_NOW),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec import structs
 
+from rebalancer.account.numbers import plan_numbers
 from rebalancer.model.cluster import Autoscaler
 from rebalancer.model.facts import Fact
 from rebalancer.model.labels import Labels, LabelSelector
@@ -279,6 +280,8 @@ class TestPodsOnNodesThatAreNotReady:
         plan = planned(database(revision="db-2", current=4, updated=3, current_revision=current_revision))
         assert evicted(plan) == []
         assert causes(plan) == {OwnerRollingOut("StatefulSet", 4, 4, 3) if is_rollout else PodsReplaced(1, 4)}
+        assert plan_numbers(plan).uncounted == (not is_rollout)
+        assert plan_numbers(plan).optimal is is_rollout, "no number of evictions is the proved minimum without its own"
 
     def test_pods_that_cannot_end_there_are_no_rollout(self) -> None:
         """Nothing is evicted, and it goes on when these pods are deleted: no rollout is said to end."""
