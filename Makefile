@@ -131,7 +131,7 @@ sbom: install ## Write sbom.json: the packages that the image contains, with has
 	$(BIN)/python -m tools.sbom sbom.json
 
 .PHONY: thorough
-thorough: control-plane ## The long checks; docs/verification.md has their last results. One folder: pytest -m thorough FOLDER
+thorough: control-plane ## The long checks; docs/results.md has the last results. One folder: pytest -m thorough FOLDER
 	$(BIN)/python -m pytest -m "thorough and not nightly" -s
 	$(MAKE) --no-print-directory nightly
 	$(MAKE) --no-print-directory drawn
@@ -178,7 +178,7 @@ profile: install ## Show where the time and memory of a plan and a report go, on
 	$(BIN)/python -m benchmarks.phases --functions 25
 
 .PHONY: benchmarks
-benchmarks: install ## Print the figures of docs/benchmarks.md (the descheduler is built once; an hour, 10 GB of disk)
+benchmarks: install ## Print the figures of docs/results.md (the descheduler is built once; an hour, 10 GB of disk)
 	$(BIN)/python -m benchmarks.whole --size 1k --peer
 	$(BIN)/python -m benchmarks.whole --size 5k --peer
 	$(BIN)/python -m benchmarks.phases --growth docs/pictures/growth.svg
@@ -190,7 +190,7 @@ benchmarks: install ## Print the figures of docs/benchmarks.md (the descheduler 
 	$(BIN)/python -m benchmarks.large_execution
 
 .PHONY: scale-downs
-scale-downs: install ## Scale down on a real control plane with and without prevention (minutes); writes docs/scale-downs.md
+scale-downs: install ## Scale down on a real control plane with and without prevention (minutes)
 	$(BIN)/python -m benchmarks.scale_downs
 
 .PHONY: lock

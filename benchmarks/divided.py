@@ -17,7 +17,7 @@ from random import Random
 from typing import Final
 
 MICROSECONDS_A_POD: Final = 72.0
-"""Processor time to list, decode and store a pod, and to assess and plan it once: docs/benchmarks.md."""
+"""Processor time to list, decode and store a pod, and to assess and plan it once: docs/results.md."""
 
 BYTES_A_POD, BYTES_A_NODE, BYTES_A_PROCESS = 2_000, 4_000, 65_000_000
 """Memory, from the same page."""

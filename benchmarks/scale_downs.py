@@ -2,7 +2,7 @@
 
     python -m benchmarks.scale_downs        # or: make scale-downs
 
-Prints what it measures and writes docs/scale-downs.md. Takes some ten minutes.
+Prints its tables as Markdown. Takes some ten minutes.
 """
 
 import sys
@@ -16,7 +16,6 @@ from tests.cluster.scale_downs import BATCHES, CASES, PLAIN, STEERED, Result, Ta
 from tests.control_plane.build import MissingPart, Versions
 from tests.control_plane.plane import ControlPlane
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "scale-downs.md"
 COMMAND = "python -m benchmarks.scale_downs"
 _HEADS = (
     "before",
@@ -46,7 +45,7 @@ def page(result: Result, seconds: float) -> str:
     lines = [
         "# Scale-downs with and without prevention",
         "",
-        f"Written by `{COMMAND}` on {datetime.now(UTC):%Y-%m-%d}. {_versions()}",
+        f"Printed by `{COMMAND}` on {datetime.now(UTC):%Y-%m-%d}. {_versions()}",
         "",
         _TEXT,
         "",
@@ -90,7 +89,7 @@ def _row(before: str, space: str, tally: Tally) -> str:
 
 
 def main() -> None:
-    """Measure, and write the page."""
+    """Measure, and print the tables."""
     print(f"{len(BATCHES)} batches of {CASES} workloads")
     began = time.monotonic()
     try:
@@ -98,9 +97,7 @@ def main() -> None:
             result = measure(plane, Path(folder))
     except MissingPart as missing:
         sys.exit(f"no control plane: {missing}")
-    text = page(result, time.monotonic() - began)
-    PAGE.write_text(text, encoding="utf-8")
-    print(text)
+    print(page(result, time.monotonic() - began))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """How fast counting, feasibility and supposed states are. Run: `python -m pytest benchmarks/test_scheduling.py -s`.
 
 The claims compare with other work done in the same process, so that they hold on a slow or busy machine too; the
-seconds are printed, and kept in docs/fidelity.md.
+seconds are printed.
 """
 
 import gc

@@ -25,5 +25,5 @@ tree has no second model of the scheduler. To learn the scheduler from them, rea
   that one may get, by the modelled choice or by any. The planner's searches and the simulator's scheduler ask it, too.
 * `profile`, `configuration`, `versions`: what an administrator, and what a release of Kubernetes changes.
 
-How the rules are compared with the real scheduler: docs/fidelity.md.
+How the rules are compared with the real scheduler: docs/results.md.
 """

@@ -1,4 +1,4 @@
-"""A recorded server is what its made state says: the measurements of docs/benchmarks.md rest on it."""
+"""A recorded server is what its made state says: the measurements of docs/results.md rest on it."""
 
 import json
 import shutil

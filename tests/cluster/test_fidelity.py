@@ -1,7 +1,7 @@
 """The model says what the real kube-scheduler does: node by node, plugin by plugin, score by score.
 
 Random clusters and pods (`tests/fidelity/scenes.py`), each from its seed. `make thorough` plays 3,000 of them, and 300
-on each older release of Kubernetes; the figures are printed, and recorded in docs/fidelity.md.
+on each older release of Kubernetes; the figures are printed; docs/results.md has the last ones.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The model preempts what the real kube-scheduler preempts: the same node, the same pods.
 
 Drawn clusters that are full (`tests/fidelity/preemption_scenes.py`), each from its seed, with two pods one after the
-other. `make thorough` plays 100 more; the figures are printed, and recorded in docs/fidelity.md.
+other. `make thorough` plays 100 more; the figures are printed; docs/results.md has the last ones.
 """
 
 from __future__ import annotations

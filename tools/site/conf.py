@@ -18,7 +18,7 @@ from rebalancer import __version__
 CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "Start": ("docs/quickstart", "docs/reading", "docs/faq", "docs/glossary"),
     "Solve a problem": ("docs/after-a-zone-outage", "docs/statefulset-volumes", "docs/scale-up-pending"),
-    "Understand": ("docs/how-it-decides", "docs/predictions", "docs/comparison", "docs/scale-downs"),
+    "Understand": ("docs/how-it-decides", "docs/predictions", "docs/comparison"),
     "Use": (
         "docs/policy",
         "docs/limits",
@@ -36,7 +36,6 @@ CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
         "deploy/monitoring/README",
         "deploy/gitops/README",
         "docs/scaling",
-        "docs/benchmarks",
         "docs/security",
         "SECURITY",
     ),
@@ -52,8 +51,7 @@ CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
         "CONTRIBUTING",
         "docs/design",
         "docs/planning",
-        "docs/fidelity",
-        "docs/verification",
+        "docs/results",
         "tools/control-plane/README",
     ),
 }

@@ -3,7 +3,7 @@
 Problem: where pods are of several classes, or where no step is forced, classes of equal nodes are not precise enough.
 Idea: follow every outcome on the view itself. The victim is gone, or still terminating; pending pods are placed in the
 order of the scheduling queue, each on every feasible node (then a step is forced), or on every top-scoring node (then
-it is predicted, docs/fidelity.md).
+it is predicted).
 
 Example: web-3 is evicted from zone a. Two nodes of zone c score best for its replacement: both outcomes are followed.
 On one of them a pending pod of db then finds no node, so web-3 is a step only if a second eviction frees that pod.
