@@ -166,7 +166,7 @@ mutation: install ## Change the code that decides about evictions in a hundred p
 	$(BIN)/python -m tools.mutation
 
 .PHONY: comparison
-comparison: install ## Compare with the descheduler on the same states (builds it once, then minutes); writes docs/comparison.md
+comparison: install ## Compare with the descheduler on the same states (builds it once, then minutes)
 	$(BIN)/python -m benchmarks.comparison
 
 .PHONY: benchmark-guard

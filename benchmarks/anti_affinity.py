@@ -1,21 +1,27 @@
-"""Rebalancer and its peer on states that violate podAntiAffinity: a section of docs/comparison.md.
+"""Rebalancer and its peer on states that violate podAntiAffinity, whose sums docs/comparison.md has.
 
     python -m benchmarks.anti_affinity       # `python -m benchmarks.comparison` measures it, too
 
 The states are those that the tests draw, and six examples. All lie side by side, each on nodes and in namespaces of its
 own, so that one process of the peer can act on all of them. What is right is a search over all placements.
+
+A state is printed as the apps of the pods on each node, `-` for none, zones divided by bars; an app in capitals is in
+another namespace. Least: the fewest evictions after which no two pods share a domain against a term; "-": no placement
+keeps all apart. Forced in: the same, where they do it whatever nodes the scheduler picks; "-": it cannot be forced.
+Weight: of the violated preferred terms, over all ordered pairs of pods; least weight: of all placements that violate
+nothing required.
 """
 
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from itertools import combinations_with_replacement, product
 from typing import Any, Final
 
 from benchmarks import peer
-from benchmarks.comparison_page import PAGE, replace_section, table
+from benchmarks.tables import table
+from rebalancer import __version__
 from tests.closed_loop.apart import Laid
 from tests.closed_loop.ours import ALL_AT_ONCE, run_once
 from tests.closed_loop.trial import wait_at_rest
@@ -30,7 +36,6 @@ from tests.control_plane.resources import Manifest
 from tests.control_plane.workloads import TEMPLATE_HASH
 from tests.planning.anti_affinity.drawn import Drawn, Term, draw, draw_preferring
 
-COMMAND: Final = "python -m benchmarks.anti_affinity"
 LAYOUT_SECONDS: Final = 400.0
 
 OURS: Final = "Rebalancer"
@@ -289,73 +294,27 @@ def compare(plane: ControlPlane, laid: Sequence[Laid], programs: Mapping[str, Ru
     return [Row(laid=one, outcomes=ends) for one, ends in zip(laid, zip(*columns, strict=True), strict=True)]
 
 
-def measure(plane: ControlPlane) -> str:
-    """Measure all, print it, and return the section."""
-    started = time.monotonic()
+def versions() -> str:
+    """Name the programs that are compared."""
+    return f"Kubernetes {Versions.wanted().kubernetes}, descheduler {peer.version()}, Rebalancer {__version__}"
+
+
+def measure(plane: ControlPlane) -> None:
+    """Measure all, and print the tables."""
     required = required_table(compare(plane, REQUIRED, PROGRAMS_REQUIRED), [*PROGRAMS_REQUIRED])
     preferred = preferred_table(compare(plane, PREFERRED, PROGRAMS_PREFERRED), [*PROGRAMS_PREFERRED])
-    section = SECTION.format(
-        today=datetime.now(UTC).date().isoformat(),
-        minutes=round((time.monotonic() - started) / 60),
-        command=COMMAND,
-        kubernetes=Versions.wanted().kubernetes,
-        plugin=PLUGIN,
-        duplicates=DUPLICATES,
-        peer=peer.version(),
-        most=peer.MOST_CYCLES,
-        required=required,
-        preferred=preferred,
-    )
-    print(section, flush=True)
-    return section
-
-
-SECTION: Final = """\
-## podAntiAffinity
-
-Written by
-
-    {command}
-
-on {today}, in {minutes} minutes, with kube-apiserver, kube-controller-manager and kube-scheduler {kubernetes} and
-descheduler {peer}. The states are those of `tests/planning/anti_affinity/drawn.py`, by their seeds, and six examples
-in `benchmarks/anti_affinity.py`.
-
-* Rebalancer ran as above, with `eligibility.minReplicas: 1` and `antiAffinity.actOn: [Required]`, for preferred terms
-  `[Required, Preferred]`.
-* The descheduler ran with the plugin `{plugin}`, everything as by default, and once
-  more with `nodeFit: true` of `DefaultEvictor`; for preferred terms with that plugin, and once more with
-  `{duplicates}` alone. One process acted in all namespaces, in one-shot cycles until one asked for nothing, {most} at
-  the latest.
-
-A state is written as the apps of the pods on each node, `-` for none, zones divided by bars; an app in capitals is in
-another namespace. Pods of an app have one owner.
-
-Violated required terms. **least**: the fewest evictions after which no two pods share a domain against a term; "-": no
-placement keeps all apart. **forced in**: the same, where they do it whatever nodes the scheduler picks, and no pod
-waits for a node meanwhile; "-": it cannot be forced. **repaired**: no two pods share a domain against a term, and
-nothing is Pending; else the reason that Rebalancer gives.
-
-{required}
-
-Preferred terms, nothing required is violated. **weight**: the weights of the preferred terms over all ordered pairs of
-pods in one domain of which the first avoids the second; before, and after each program. **least weight**: the least of
-all placements that violate nothing required, whether the scheduler would choose it or not.
-
-{preferred}
-"""
+    print(f"{versions()}\n\nViolated required terms\n\n{required}\n\nPreferred terms\n\n{preferred}", flush=True)
 
 
 def main() -> int:
-    """Measure, and replace the section of the page."""
+    """Measure on a control plane of its own."""
     try:
         peer.binary()
         with ControlPlane() as plane:
-            section = measure(plane)
+            measure(plane)
     except MissingPart as missing:
         print(missing, file=sys.stderr)
         return 1
-    PAGE.write_text(replace_section(PAGE.read_text(encoding="utf-8"), section), encoding="utf-8")
     return 0
 
 

@@ -242,7 +242,7 @@ def rows(page: str, start: str) -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("states", ["45 where", "29 where"])
 def test_the_readme_compares_as_measured(states: str) -> None:
-    """Its figures are those that `make comparison` wrote last."""
+    """Its figures are those of the page of the comparison."""
     (measured,) = rows("docs/comparison.md", states)
     lines = text_of("README.md").splitlines()
     (first,) = (number for number, line in enumerate(lines) if line.startswith(f"| {states}"))

@@ -17,7 +17,6 @@ from benchmarks.anti_affinity import (
     state,
     title,
 )
-from benchmarks.comparison_page import replace_section, with_last_sections
 from rebalancer.model.moments import ALWAYS
 from tests.closed_loop.apart import Laid
 from tests.control_plane.audit import Request
@@ -112,20 +111,3 @@ def test_the_least_weight_is_that_of_all_placements(seed: int) -> None:
     apps = [app for app, _ in drawn.pods]
     placements = (list(zip(apps, nodes, strict=True)) for nodes in product(drawn.zones, repeat=len(apps)))
     assert least_weight(drawn) == min(map(drawn.weigh, (one for one in placements if not drawn.conflicts(one))))
-
-
-def test_a_section_takes_the_place_of_its_older_self() -> None:
-    page = "# Page\n\n## podAntiAffinity of others\n\nstays\n"
-    once = replace_section(page, "## podAntiAffinity\n\nfirst\n")
-    assert once == f"{page}\n## podAntiAffinity\n\nfirst\n"
-    assert replace_section(once, "## podAntiAffinity\n\nsecond") == once.replace("first", "second")
-
-
-def test_sections_that_are_measured_alone_outlast_the_others() -> None:
-    """The one of the same heading is new, and what follows stays."""
-    old = "# Page\n\n## Old\n\n## podAntiAffinity\n\nfirst\n\n## Losses\n\nstays\n"
-    now = with_last_sections("# Page\n\n## New\n", old, "## podAntiAffinity\n\nsecond")
-    assert now == "# Page\n\n## New\n\n## podAntiAffinity\n\nsecond\n\n## Losses\n\nstays\n"
-    assert (
-        with_last_sections("# Page\n", "# Page\n", "## podAntiAffinity\n\na") == "# Page\n\n## podAntiAffinity\n\na\n"
-    )

@@ -13,7 +13,7 @@ from typing import Final
 
 import pytest
 
-from benchmarks.comparison_page import table
+from benchmarks.tables import table
 from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import Reference
 from rebalancer.model.nodes import ZONE
@@ -139,7 +139,7 @@ def test_a_command_that_is_printed_makes_a_workload_whole(cluster: ControlPlane,
 
 @pytest.mark.thorough
 def test_sixty_clusters_and_what_others_say_of_them(cluster: ControlPlane) -> None:
-    """The table of docs/comparison.md; ours is never wrong."""
+    """Prints the table of docs/comparison.md; ours is never wrong."""
     zones = LostZones(cluster, draw(range(100, 160)))
     faults, rows = list[str](), list[list[str]]()
     for phase in Phase:
