@@ -23,7 +23,7 @@ class IncompleteSnapshot(UserWarning):
 def read_snapshot(
     data: bytes, *, source: str = "snapshot", at: datetime | None = None, version: str | None = None
 ) -> Snapshot:
-    """Read what `kubectl get … -o json` or `-o yaml` prints; `docs/reference.md` has the whole command.
+    """Read what `kubectl get … -o json` or `-o yaml` prints; `docs/reference/commands.md` has the whole command.
 
     `source` names the file in messages. `at` is when the file was written, an aware time; None: the newest time in it.
     `version` is that of the API server, such as "1.34"; None: the newest that is known. Raises UnreadableSnapshot if

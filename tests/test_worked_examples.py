@@ -121,7 +121,7 @@ def test_a_refusal_is_seen_in_plan_json_metric_explanation_and_reference(tree: T
     assert counted is not None
     assert int(counted[1]) >= len(labelled)
     assert "| `Pinned` | `Excluded` | A label of the pod says that it stays where it is. |" in tree.read(
-        "docs/reference.md"
+        "docs/reference/reasons.md"
     )
 
 
@@ -132,7 +132,7 @@ def test_a_metric_is_seen_on_the_page_the_dashboard_and_in_the_reference(tree: T
     assert "# HELP rebalancer_cordoned_nodes Nodes that are cordoned.\n" in scraped
     assert "rebalancer_cordoned_nodes 0.0\n" in scraped
     assert "rebalancer_cordoned_nodes" in tree.read("deploy/monitoring/dashboard.json")
-    assert "| `rebalancer_cordoned_nodes` | gauge |" in tree.read("docs/reference.md")
+    assert "| `rebalancer_cordoned_nodes` | gauge |" in tree.read("docs/reference/metrics.md")
 
 
 @pytest.mark.parametrize("tree", ["field"], indirect=True)
@@ -142,7 +142,7 @@ def test_a_policy_field_is_seen_in_schema_policy_and_reference_and_has_an_effect
     assert "maxReplicas: null\n" in tree.command("policy", "show")
     assert "maxReplicas: null\n" in tree.read("config/policy.yaml")
     assert "maxReplicas: null\n" in tree.read("deploy/base/policy.yaml")
-    assert "maxReplicas" in tree.read("docs/reference.md")
+    assert "maxReplicas" in tree.read("docs/reference/policy.md")
     policy = tree.read("config/policy.yaml").replace("maxReplicas: null", "maxReplicas: 5")
     (tree.folder / "policy.yaml").write_text(policy, encoding="utf-8")
     shown = tree.command("plan", "--snapshot", "docs/examples/zone-returned.json", "--policy", "policy.yaml")

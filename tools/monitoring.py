@@ -47,7 +47,7 @@ def alert_rows() -> Iterator[tuple[str, str, str, str]]:
     """Yield alert, severity, how long it must last, and summary, the labels' names in capitals."""
     for rule in alerts():
         severity = rule["labels"]["severity"]
-        runbook = f"[{rule['alert']}](../deploy/runbooks/{rule['alert']}.md)"
+        runbook = f"[{rule['alert']}](../../deploy/runbooks/{rule['alert']}.md)"
         yield runbook, _plain(severity), rule.get("for", "at once"), _plain(rule["annotations"]["summary"])
 
 

@@ -487,10 +487,14 @@ PARTS: Final[Mapping[str, Callable[[], str]]] = {
     "held-on-servers": held_on_servers,
     "caught-on-servers": caught_on_servers,
 }
-_OF_DESIGN: Final = frozenset({"moves", "surges", "way", "held-on-servers", "caught-on-servers"})
 PAGES: Final[Mapping[str, frozenset[str]]] = {
-    "docs/reference.md": frozenset(PARTS) - _OF_DESIGN - {"chart-values", "lint-rules"},
-    "docs/design.md": _OF_DESIGN,
+    "docs/reference/commands.md": frozenset({"commands", "settings", "exit-codes"}),
+    "docs/reference/policy.md": frozenset({"policy", "team-policy", "shares"}),
+    "docs/reference/reasons.md": frozenset(
+        {"states", "reasons", "refusals", "node-taints", "causes", "violation-causes", "findings", "events"}
+    ),
+    "docs/reference/metrics.md": frozenset({"metrics", "alerts"}),
+    "docs/design.md": frozenset({"moves", "surges", "way", "held-on-servers", "caught-on-servers"}),
     "docs/lint.md": frozenset({"lint-rules"}),
     "deploy/chart/rebalancer/README.md": frozenset({"chart-values"}),
 }

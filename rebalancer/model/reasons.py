@@ -1,4 +1,4 @@
-"""States and reasons: closed lists, since dashboards, scripts and people rely on them (docs/reference.md)."""
+"""States and reasons: closed lists, since dashboards, scripts and people rely on them (docs/reference/reasons.md)."""
 
 from enum import StrEnum
 from typing import Final, Self
@@ -20,7 +20,7 @@ class State(StrEnum):
 class Reason(StrEnum):
     """Why a repair is not, or not yet, carried out.
 
-    `meaning` says it in docs/reference.md; `remedy` is what people can do about it, "" where that depends on what has
+    `meaning` is in docs/reference/reasons.md; `remedy` is what people can do about it, "" where that depends on what has
     led to it.
     """
 

@@ -40,7 +40,10 @@ CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
         "SECURITY",
     ),
     "Look up": (
-        "docs/reference",
+        "docs/reference/commands",
+        "docs/reference/policy",
+        "docs/reference/reasons",
+        "docs/reference/metrics",
         "docs/library",
         "docs/semantics",
         "docs/recordings/README",
