@@ -20,8 +20,8 @@ class State(StrEnum):
 class Reason(StrEnum):
     """Why a repair is not, or not yet, carried out.
 
-    `meaning` is in docs/reference/reasons.md; `remedy` is what people can do about it, "" where that depends on what has
-    led to it.
+    `meaning` is in docs/reference/reasons.md; `remedy` is what people can do about it, "" where that depends on what
+    has led to it.
     """
 
     meaning: str
