@@ -31,16 +31,19 @@ class LimitRangeViolated(Refusal):
     container: str = ""
 
     def __str__(self) -> str:
+        return f"LimitRange {self.name} refuses its replacement: {self.what}. Change the template or the LimitRange"
+
+    @property
+    def what(self) -> str:
+        """The bound, and what violates it."""
+
         def show(number: int) -> str:
             ratio = self.rule == "maxLimitRequestRatio"
             return f"{number / 1000:g}" if ratio else format_amount(self.resource, number)
 
         who = f"container {self.container}" if self.container else "the pod"
         has = f"{who} states none" if self.amount is None else f"{who} has {show(self.amount)}"
-        return (
-            f"LimitRange {self.name} refuses its replacement: {self.rule} of {self.resource} is {show(self.bound)}, "
-            f"and {has}. Change the template or the LimitRange"
-        )
+        return f"{self.rule} of {self.resource} is {show(self.bound)}, and {has}"
 
 
 class RequestAboveLimit(Refusal):

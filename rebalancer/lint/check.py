@@ -14,6 +14,7 @@ from rebalancer.lint.ground import Ground, is_placed
 from rebalancer.lint.in_order import drop_displaced
 from rebalancer.lint.keys import check_keys
 from rebalancer.lint.label_keys import check_label_keys
+from rebalancer.lint.limit_ranges import check_limit_ranges
 from rebalancer.lint.limit_rules import check_limits
 from rebalancer.lint.manifest import ROOT, Manifest, Manifests
 from rebalancer.lint.others import check_others
@@ -56,6 +57,7 @@ def lint(
     is the one whose limits are held against the manifests.
     """
     findings = [*_find(manifests), *check_twice(manifests), *check_budgets(manifests)]
+    findings += check_limit_ranges(manifests, ground)
     if policy is not None:
         findings += check_limits(manifests, ground, policy)
     if ground is None:

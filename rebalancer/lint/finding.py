@@ -44,6 +44,13 @@ class Rule(Worded):
             "object."
         ),
     )
+    REFUSED_BY_LIMIT_RANGE = (
+        "refused-by-limit-range",
+        (
+            "A LimitRange of the namespace refuses the pods of a template: the workload is accepted, and no new pod is "
+            "created. A warning where the LimitRange is among the manifests, or a webhook may change the pods."
+        ),
+    )
     DUPLICATE_OBJECT = (
         "duplicate-object",
         "Two manifests have the same kind, namespace and name: where both are deployed, the last one is in force.",

@@ -8,6 +8,7 @@ from typing import Any, Final, Self
 from msgspec import structs
 
 from rebalancer.model.cluster import Autoscaler, DisruptionBudget
+from rebalancer.model.creation import LimitRange
 from rebalancer.model.workloads import Workload
 
 Path = tuple[str | int, ...]
@@ -20,15 +21,19 @@ MOST_SCALED: Final = 10_000
 """Up to so many pods, which few clusters hold, it is looked at what an autoscaler chooses."""
 
 
+ONE_EACH: Final = frozenset({"DaemonSet"})
+"""Kinds that have a pod for each node: no number of replicas, and no choice of the scheduler."""
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Manifest:
     """A document that is a Kubernetes object, or an item of a list, which stands at `prefix` of its document.
 
     `value` is it as written, `find_line` returns the line of a field, or of the nearest one around it that is written.
     `ignores` are the names of rules that comments in it turn off. `template` is the path of its pod template.
-    `workload`, `budget` and `autoscaler` are what it is, as the model has it, None of other kinds. `chosen`
-    are the numbers of replicas that an autoscaler among the manifests may choose, None without one. `problem` says why
-    a document, or an object of such a kind, cannot be read, `caution` what is said of a document that is read.
+    `workload`, `budget`, `autoscaler` and `limit_range` are what it is, as the model has it, None of other kinds.
+    `chosen` are the numbers of replicas that an autoscaler among the manifests may choose, None without one. `problem`
+    says why a document, or an object of such a kind, cannot be read, `caution` what is said of one that is read.
     """
 
     file: str
@@ -43,6 +48,7 @@ class Manifest:
     workload: Workload | None = None
     budget: DisruptionBudget | None = None
     autoscaler: Autoscaler | None = None
+    limit_range: LimitRange | None = None
     chosen: range | None = None
     problem: str = ""
     caution: str = ""

@@ -28,8 +28,9 @@ from rebalancer.decoding.interning import Interner
 from rebalancer.decoding.kinds import KIND_NAMED, KINDS, OPTIONAL_KINDS
 from rebalancer.decoding.lists import decode
 from rebalancer.decoding.workloads import decode_deployment
-from rebalancer.lint.manifest import ROOT, Manifest, Path
+from rebalancer.lint.manifest import ONE_EACH, ROOT, Manifest, Path
 from rebalancer.model.cluster import Autoscaler, DisruptionBudget
+from rebalancer.model.creation import LimitRange
 from rebalancer.model.snapshot import Fault
 from rebalancer.model.workloads import BUILT_IN, Workload
 
@@ -53,20 +54,17 @@ _GROUPS: Final[Mapping[str, str]] = {
     "DaemonSet": "apps",
     "HorizontalPodAutoscaler": "autoscaling",
     "Job": "batch",
+    "LimitRange": "",
     "Pod": "",
     "PodDisruptionBudget": "policy",
 }
 """The groups of kinds of which rules know more; another group's kind of the same name is another one."""
 
-_ONE_EACH: Final = frozenset({"DaemonSet"})
-"""Kinds that have a pod for each node: no number of replicas, and no choice of the scheduler."""
-
-
-_Read = Workload | DisruptionBudget | Autoscaler
+_Read = Workload | DisruptionBudget | Autoscaler | LimitRange
 _OTHERS: Final = {
     kind.name: kind
     for kind in (*KINDS, *OPTIONAL_KINDS)
-    if kind.name in {"PodDisruptionBudget", "HorizontalPodAutoscaler"}
+    if kind.name in {"PodDisruptionBudget", "HorizontalPodAutoscaler", "LimitRange"}
 }
 """Kinds without pods that matter here."""
 
@@ -183,6 +181,7 @@ class _Reader:
             workload=read if isinstance(read, Workload) else None,
             budget=read if isinstance(read, DisruptionBudget) else None,
             autoscaler=read if isinstance(read, Autoscaler) else None,
+            limit_range=read if isinstance(read, LimitRange) else None,
             problem=read if isinstance(read, str) else "",
         )
 
@@ -255,7 +254,7 @@ def _as_owner(value: dict[str, Any], kind: str, template: Path) -> dict[str, Any
         return {"metadata": _named(value)["metadata"], "spec": {"replicas": 1, "template": inner}}
     if kind == "CronJob":
         spec = spec["jobTemplate"]["spec"]
-    wanted = 0 if kind in _ONE_EACH else spec.get("replicas", spec.get("parallelism", 1))
+    wanted = 0 if kind in ONE_EACH else spec.get("replicas", spec.get("parallelism", 1))
     if kind in {"Job", "CronJob"} and isinstance(most := spec.get("completions"), int) and isinstance(wanted, int):
         wanted = min(wanted, most)
     if kind == "Job":
