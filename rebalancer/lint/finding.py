@@ -130,6 +130,14 @@ class Rule(Worded):
         "not-without-a-zone",
         "Once the nodes of a zone are gone, not every pod finds another one, whatever kube-scheduler chooses.",
     )
+    MIXED_PLATFORMS = (
+        "mixed-platforms",
+        (
+            "The pods may go to nodes of several architectures (a note) or operating systems (a warning), and the "
+            "template names none. The change selects those of `spec.os`, else of most nodes: whether the image is made "
+            "for them must be known first."
+        ),
+    )
     VIOLATES_OTHERS = (
         "violates-others",
         (

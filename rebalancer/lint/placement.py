@@ -7,6 +7,7 @@ from rebalancer.lint.finding import Finding, Rule, Severity
 from rebalancer.lint.ground import Ground
 from rebalancer.lint.manifest import Manifest
 from rebalancer.lint.not_whole import describe_most, describe_reason, find_not_whole
+from rebalancer.lint.platforms import check_platforms
 from rebalancer.lint.remedies import REPLICAS, Remedies, lose_none
 from rebalancer.lint.volumes import VolumesUnknown
 from rebalancer.model.loss_phase import Phase
@@ -30,7 +31,9 @@ def check_placement(ground: Ground, known: Collection[Manifest]) -> Iterator[Fin
             yield _unplaced(ground.by_workload[workload], row, ground, remedies)
     whole = ground.by_workload.keys() - {one for one, row in found.items() if not _only_volumes_decide(row)}
     yield from _scaled(ground, whole, remedies)
-    yield from _lost_zones(ground, whole, remedies)
+    lost = [*_lost_zones(ground, whole, remedies)]
+    yield from lost
+    yield from check_platforms(ground, remedies, {one.manifest for one in lost})
 
 
 def _scaled(ground: Ground, whole: Collection[Reference], remedies: Remedies) -> Iterator[Finding]:

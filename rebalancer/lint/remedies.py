@@ -23,6 +23,7 @@ from rebalancer.lint.manifest import Manifest, Manifests, Path
 from rebalancer.lint.not_whole import find_not_whole
 from rebalancer.lint.rollouts import check_rollouts
 from rebalancer.lint.steps import check_steps
+from rebalancer.model.labels import Labels
 from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import Reference
 from rebalancer.model.nodes import ZONE
@@ -79,6 +80,11 @@ class Remedies:
         lost = _lose_zone(self._ground, zone)
         return self._find_first(manifest, _loosen(manifest, lost), lambda ground: _lose_zones(ground, zone))
 
+    def select_nodes(self, manifest: Manifest, key: str, value: str, *, is_at_risk: bool) -> tuple[Operation, ...]:
+        """Return the node selector after which all pods find a node, unless `is_at_risk` after the loss of a zone."""
+        candidate = _select_nodes(manifest, key, value)
+        return self._find_first(manifest, [candidate], lambda ground: () if is_at_risk else _lose_zones(ground))
+
     def _find_first(
         self, manifest: Manifest, candidates: Iterable[_Candidate], lose_more: Callable[[Ground], Iterable[Loss]]
     ) -> tuple[Operation, ...]:
@@ -122,9 +128,9 @@ def _lose_zone(ground: Ground, zone: str) -> Loss:
     return lose(ground.deployed, ground.deployed.nodes.groups(ZONE)[zone], Phase.GONE)
 
 
-def _lose_zones(ground: Ground, first: str) -> Iterator[Loss]:
+def _lose_zones(ground: Ground, *first: str) -> Iterator[Loss]:
     zones = choose_domains(ZONE, ground.deployed)
-    return (_lose_zone(ground, zone) for zone in (first, *(zone for zone in zones if zone != first)))
+    return (_lose_zone(ground, zone) for zone in (*first, *(zone for zone in zones if zone not in first)))
 
 
 def _is_certain(loss: Loss, workload: Reference) -> bool:
@@ -182,6 +188,17 @@ def _constrain(manifest: Manifest, index: int, **changed: Any) -> _Candidate:
     return _Candidate(
         replace(manifest, workload=structs.replace(workload, template=made)), set_field(manifest, path, value)
     )
+
+
+def _select_nodes(manifest: Manifest, key: str, value: str) -> _Candidate:
+    assert manifest.workload is not None
+    assert manifest.workload.template is not None
+    assert manifest.template is not None
+    template, affinity = manifest.workload.template, manifest.workload.template.spec.node_affinity
+    selected = structs.replace(affinity, selector=Labels({**affinity.selector, key: value}))
+    made = structs.replace(template, spec=structs.replace(template.spec, node_affinity=selected))
+    changed = replace(manifest, workload=structs.replace(manifest.workload, template=made))
+    return _Candidate(changed, set_field(manifest, (*manifest.template, "spec", "nodeSelector", key), value))
 
 
 def _scale(manifest: Manifest, replicas: int) -> _Candidate:
