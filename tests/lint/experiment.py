@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Final, NamedTuple
 
-from benchmarks.comparison_page import table
+from benchmarks.tables import table
 from rebalancer.lint.finding import Finding, Rule, Severity
 from tests.control_plane.resources import Manifest, key_of
 
