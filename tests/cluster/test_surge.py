@@ -9,7 +9,7 @@ from typing import Any, Final
 import pytest
 import yaml
 
-from benchmarks.comparison_page import table
+from benchmarks.tables import table
 from rebalancer.model.deletion_costs import DELETION_COST
 from rebalancer.model.reasons import Reason
 from tests.cluster.controller import NAMESPACE, USER, Controller, install, policy
