@@ -68,6 +68,14 @@ def test_files_that_are_named_exist(page: str) -> None:
     assert missing == []
 
 
+def test_headings_that_the_code_cites_exist() -> None:
+    """Those of the design, as `docs/design.md, "Responses"`."""
+    sources = [path.read_text(encoding="utf-8") for path in (ROOT / "rebalancer").rglob("*.py")]
+    cited = {name for text in sources for name in re.findall(r'docs/design\.md,\s+"([^"]+)"', text)}
+    assert cited
+    assert cited <= set(re.findall(r"^#+ (.+)$", text_of("docs/design.md"), re.MULTILINE))
+
+
 @pytest.mark.parametrize("page", PAGES_BY_HAND)
 def test_targets_of_make_exist(page: str) -> None:
     """Each `make X` that is mentioned is a target."""

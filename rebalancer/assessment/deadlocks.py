@@ -1,7 +1,7 @@
 """Placement deadlocks: pending pods that no node can admit while the other pods stay where they are.
 
 Each rule of such a pod admits some node, but no node is admitted by all of them: spread constraints and anti-affinity,
-or two constraints, exclude each other (docs/semantics.md, 5.2). The scheduler evaluates all rules together and reports
+or two constraints, exclude each other. The scheduler evaluates all rules together and reports
 how many nodes each filter rejected; which rules exclude each other shows only when each is evaluated alone. Capacity is
 left out, because waiting may free it. A pod that a single rule keeps from every node is not deadlocked: that rule is
 the cause.

@@ -1,7 +1,7 @@
 """What the pods' own hard constraints make impossible, wherever the scheduler places the pods.
 
 A skew bound is no cap: `maxSkew` s over D domains allows more than s pods in one domain once every other domain holds a
-pod. With n pods it forces at most s only from n - s + 1 domains on (docs/semantics.md, 5.1).
+pod. With n pods it forces at most s only from n - s + 1 domains on.
 """
 
 from collections.abc import Sequence

@@ -154,7 +154,10 @@ def is_of_template(pod: Pod, template: PodTemplate | None, revision: str) -> boo
 
 
 def check_template(template: PodTemplate | None) -> Unpredictable | None:
-    """Say whether the API server would refuse the pods of a template that it accepted (docs/semantics.md)."""
+    """Say whether the API server would refuse the pods of a template that it accepted.
+
+    It does where a key is in the selector and in `matchLabelKeys`, and the pod carries the label.
+    """
     for constraint in template.spec.spread if template is not None else ():
         if not constraint.match_label_keys:
             continue

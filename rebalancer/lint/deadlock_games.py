@@ -2,7 +2,7 @@
 
 Problem: groups (shards) of equal size arrive one pod of each group after the other. Each pod goes to any node that its
 rules admit: a spread constraint over the nodes, perhaps one over the zones, and anti-affinity within the group over the
-zones. A pod without a feasible node stays pending: a deadlock (docs/semantics.md, 5.2).
+zones. A pod without a feasible node stays pending: a deadlock.
 Idea: depth-first search over the scheduler's choices. A state records for each node which groups have a pod there;
 equal nodes and equal zones are sorted, so that symmetric states are counted once and reused.
 Example: zones of 2, 2 and 2 nodes, three groups of two pods, maxSkew 1 over the nodes and 2 over the zones: 96 of 480

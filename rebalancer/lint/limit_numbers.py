@@ -1,7 +1,7 @@
 """Which maxSkew guarantees a limit on a number of domains, which sizes cannot satisfy both, and which groups deadlock.
 
 A skew bound is no cap. With maxSkew s, the fullest of d domains holds at most s of n pods for certain only if
-d >= n - s + 1; with fewer domains a smaller maxSkew may do (docs/semantics.md, 5.1).
+d >= n - s + 1; with fewer domains a smaller maxSkew may do.
 """
 
 from collections.abc import Iterator, Sequence

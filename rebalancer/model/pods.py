@@ -68,7 +68,7 @@ class NodeFeature(StrEnum):
 class PodSpec(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     """The part of a pod's spec that affects scheduling. Equal specs are one object: it is the pod's scheduling class.
 
-    `requests` are the effective ones of docs/semantics.md (init and sidecar containers, overhead, pod level); `scored`
+    `requests` are the effective ones of `model.requests` (init and sidecar containers, overhead, pod level); `scored`
     is (CPU, memory) as LeastAllocated counts them, with 100m and 200Mi for each container without requests: here for
     the pod that is being scheduled, in `Pod.scored` for the running pod (pod-level resources make a difference), in
     `scored_sidecars_as_init` for the running pod as versions before 1.32 count sidecars; None if there are none.

@@ -1,6 +1,6 @@
 """A pod's effective requests, as the scheduler sums up those of its containers.
 
-Source: component-helpers `resource.PodRequests`; rules in docs/semantics.md. Amounts are summed as whole thousandths
+Source: component-helpers `resource.PodRequests`. Amounts are summed as whole thousandths
 of a core and whole bytes, as the scheduler compares them.
 """
 

@@ -24,7 +24,7 @@ class InclusionPolicy(StrEnum):
 class SpreadConstraint(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     """One entry of `spec.topologySpreadConstraints`, with the API's defaults filled in where they mean something.
 
-    `selector` None is the null selector: it matches nothing. `min_domains` None acts as 1 (docs/semantics.md).
+    `selector` None is the null selector: it matches nothing. `min_domains` None acts as 1.
     """
 
     topology_key: str

@@ -1,8 +1,7 @@
 """NodeResourcesFit: the pod's requests must fit into what is left of the node; emptier nodes score higher.
 
 Source: `noderesources/fit.go`, `least_allocated.go`, `most_allocated.go`. A pod's effective request (init and sidecar
-containers, pod-level resources, overhead, in-place resize) is computed when it is decoded: docs/semantics.md,
-"Requests".
+containers, pod-level resources, overhead, in-place resize) is computed when it is decoded: `model.requests`.
 """
 
 from collections import Counter

@@ -35,7 +35,7 @@ NOTHING_USED = Usage()
 
 
 def get_charge(pod: Pod, rules: VersionRules) -> Charge:
-    """Return what a pod takes of its node (docs/semantics.md, "Versions")."""
+    """Return what a pod takes of its node: while it is resized, by the release."""
     if rules.resizes_summed and pod.resized is not None:
         return pod.resized
     if rules.status_resources_count:

@@ -1,6 +1,6 @@
 """PodTopologySpread: counting pods by domain, and the filter.
 
-Source: `podtopologyspread/filtering.go` and `common.go` of Kubernetes 1.36; docs/semantics.md, "Skew". Three rules make
+Source: `podtopologyspread/filtering.go` and `common.go` of Kubernetes 1.36. Three rules make
 up most of the difference to a naive count: a domain exists only if it has an *eligible* node; terminating and finished
 pods do not count while bound pods that are not ready do; and `labelSelector: {}` counts no pod from 1.27 to 1.37.
 """

@@ -1,6 +1,6 @@
 """PodTopologySpread's score: how the soft constraints rank the nodes that passed every filter.
 
-Source: `podtopologyspread/scoring.go`; docs/semantics.md, "Soft constraints".
+Source: `podtopologyspread/scoring.go`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

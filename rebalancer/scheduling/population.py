@@ -102,7 +102,7 @@ class Population:
     """All pods that the scheduler's cache would hold: bound to a node that exists, and not finished.
 
     Source: kube-scheduler's pod informer leaves out Succeeded and Failed; a deleted node's leftover pods are not in
-    its snapshot (docs/semantics.md, "Which pods are counted").
+    its snapshot.
     """
 
     def __init__(

@@ -13,7 +13,7 @@ nodes a large cluster's dry run reaches, and which of equal nodes wins. So the r
 
 Source: `defaultpreemption/default_preemption.go` (SelectVictimsOnNode, PodEligibleToPreemptOthers),
 `framework/preemption/preemption.go` (DryRunPreemption, pickOneNodeForPreemption), `preemption/util.go`
-(MoreImportantVictim, FilterVictimsWithPDBViolation); docs/semantics.md, "Preemption". Pod groups, which 1.37 preempts
+(MoreImportantVictim, FilterVictimsWithPDBViolation). Pod groups, which 1.37 preempts
 as a whole if an administrator enables that, are not here.
 
 Cost: one run of the filters on one node for each of its pods of lower priority, for each order that is possible.

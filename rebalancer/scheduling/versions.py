@@ -1,6 +1,6 @@
 """Differences between Kubernetes versions, as data.
 
-Only what changes a verdict or a score from 1.30 on is here (docs/semantics.md, "Versions"). Not here are the older
+Only what changes a verdict or a score from 1.30 on is here, with the release that brought it. Not here are the older
 rules: counting of pods on ineligible nodes (up to 1.23), minDomains behind a gate (up to 1.26), inclusion policies
 behind a gate (up to 1.25).
 """

@@ -1,6 +1,6 @@
 """The Eviction API, in the steps of the API server.
 
-Source: `pkg/registry/core/pod/storage/eviction.go`; rules in docs/semantics.md, "Server algorithm" and "Responses".
+Source: `pkg/registry/core/pod/storage/eviction.go`; docs/design.md, "Responses", has the answers.
 """
 
 from msgspec import structs

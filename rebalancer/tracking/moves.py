@@ -43,7 +43,7 @@ from rebalancer.tracking.requests import resume_first
 from rebalancer.tracking.uncreated import note_creation
 
 ANSWER_TIMEOUT = timedelta(minutes=2)
-"""After an answer was lost: how long an unchanged pod may still be evicted by it (docs/semantics.md)."""
+"""After an answer was lost: how long an unchanged pod may still be evicted by it."""
 
 REPLACEMENT_TIMEOUT = timedelta(minutes=10)
 """After an eviction, or the end of a long grace period: how long its replacement may take to become Ready."""

@@ -43,7 +43,7 @@ def test_the_closed_form_is_brute_force(pods: int) -> None:
 
 @given(st.integers(1, 10**6), st.integers(1, 10**4), st.integers(1, 10**4))
 def test_a_cap_as_wide_as_the_skew_takes_as_many_domains_as_documented(pods: int, domains: int, skew: int) -> None:
-    """N - s + 1 domains, docs/semantics.md 5.1."""
+    """N - s + 1 domains."""
     assert (most_under(pods, domains, skew) <= skew) == (domains >= pods - skew + 1)
 
 

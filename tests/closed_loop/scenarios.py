@@ -93,7 +93,7 @@ EXAMPLES = (
         make=one_workload,
     ),
 )
-"""The worked examples of docs/design.md: what can be reached, and how."""
+"""Worked examples: what can be reached, and how."""
 
 DEADLOCK = Scenario(
     name="deadlock",

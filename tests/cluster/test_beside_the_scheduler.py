@@ -1,6 +1,6 @@
 """What Kubernetes 1.35 to 1.37 changed beside the scheduler, on the servers as they are by default.
 
-docs/semantics.md has the table, "New in 1.35 to 1.37".
+What a gate turns on that is off by default is in docs/design.md, "Versions".
 """
 
 import json

@@ -1,4 +1,4 @@
-"""The verification table of the design that the limits come from (docs/semantics.md, 5.3), replayed step by step.
+"""The verification table of the design that the limits come from, replayed step by step.
 
 Redis clusters of StatefulSets of two, in one, two and three zones: created, scaled out and in, upgraded, rebuilt. The
 real controllers and the real scheduler do it; after each step the report's limits equal a count made here from the

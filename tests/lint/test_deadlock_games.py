@@ -12,7 +12,7 @@ from tests.drawing import examples
 
 
 def test_three_shards_over_three_zones() -> None:
-    """96 of 480 ways deadlock with a maxSkew of 1 for nodes, none of 7,680 with 2 (docs/semantics.md, 5.2)."""
+    """96 of 480 ways deadlock with a maxSkew of 1 for nodes, none of 7,680 with 2."""
     assert play_game((2, 2, 2), 3, 2, skew=1, zone_skew=2) == (480, 96)
     assert play_game((2, 2, 2), 3, 2, skew=2, zone_skew=2) == (7680, 0)
 

@@ -52,7 +52,7 @@ def test_a_cap_is_the_largest_number_within_the_share(strict: bool, fraction: Fr
     ],
 )
 def test_the_caps_of_the_design_that_the_limits_come_from(written: str, caps: dict[int, int]) -> None:
-    """The table in docs/semantics.md, 5.1: one to ten shards of two."""
+    """One to ten shards of two."""
     assert {total: Share.of(written).cap(total) for total in caps} == caps
 
 

@@ -45,7 +45,6 @@ CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
         "docs/reference/reasons",
         "docs/reference/metrics",
         "docs/library",
-        "docs/semantics",
         "docs/recordings/README",
         "docs/image",
         "CHANGELOG",
@@ -53,7 +52,6 @@ CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "Develop": (
         "CONTRIBUTING",
         "docs/design",
-        "docs/planning",
         "docs/results",
         "tools/control-plane/README",
     ),

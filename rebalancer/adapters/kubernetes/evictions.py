@@ -2,7 +2,7 @@
 
 Every request has the pod's UID, so that a repeated or late request cannot evict a StatefulSet's replacement of the same
 name. The body of every response is read; the HTTP code alone does not distinguish a used-up budget from an overloaded
-server. Rules: docs/semantics.md, "Responses".
+server. Rules: docs/design.md, "Responses".
 """
 
 from collections.abc import Mapping

@@ -4,10 +4,10 @@
 * TemplateRefused: the API server accepted a template but refuses its pods, so that none is created.
 * MixedConstraints: pods that one constraint counts together carry different values of it. After a change of the
   template new pods carry the new values and running pods the old ones until they are replaced: some pods are placed by
-  another rule than the rest (docs/semantics.md, 5.1).
+  another rule than the rest.
 * ConstraintsContradict: rules of one workload can never be satisfied together, however empty the cluster is. A domain
   that counts but takes none of the pods keeps the minimum low permanently: the pods' affinity or tolerations exclude
-  its nodes, while the constraint's inclusion policy counts them (docs/semantics.md, "Which nodes").
+  its nodes, while the constraint's inclusion policy counts them.
 """
 
 from collections.abc import Iterator, Sequence

@@ -2,7 +2,7 @@
 
 A PodDisruptionBudget's `disruptionsAllowed` was true when its controller last counted; pods may have become unready
 since. So the lesser of that number and an own count of one snapshot is allowed, and what is granted is subtracted at
-once: a plan never grants the same disruption twice. Rules: docs/semantics.md, "Batches that never exceed a budget".
+once: a plan never grants the same disruption twice. Rules: docs/design.md, "Batches that never exceed a budget".
 
 A pod that is not Ready is unavailable already, so its eviction takes nothing: of our own limits, nor of a budget that
 the Eviction API would not ask. It is a move in flight like every other, and where our own limit is 0 nothing goes. One

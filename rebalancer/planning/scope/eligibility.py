@@ -760,8 +760,8 @@ def _has_images(pod: Pod, template: PodTemplate | None) -> bool:
 def _refuse_stateful_set(pods: Sequence[Pod], owner: Workload) -> Refusal | None:
     """Refuse a StatefulSet that is about to delete pods, or whose newest template waits for pods to be deleted.
 
-    Under `updateStrategy: OnDelete` an eviction would carry out the rollout that somebody holds back, see
-    docs/semantics.md, "Revisions". Pods that have the newest template wait for the others: it may yet be reverted.
+    Under `updateStrategy: OnDelete` an eviction would carry out the rollout that somebody holds back:
+    docs/design.md, "Revisions". Pods that have the newest template wait for the others: it may yet be reverted.
     """
     # While others are missing, these make up for them in its status.
     beyond = sum(is_beyond(pod_ordinal(pod.name), owner) for pod in pods)

@@ -10,8 +10,22 @@ part of the victims is a step too.
 Example: zones of 6, 6 and 0 pods, maxSkew 1: the windows are at least 4 and at most 4 for each zone that gives; any two
 pods of each of the first two may go.
 
-Cost: in proportion to the classes of the tree. docs/design.md has the argument; the tests compare it with every
-interleaving of many states.
+The argument, for maxSkew s over Z zones and h over N nodes, T pods with the pending ones, q = floor(T / Z), k =
+floor(T / N). A pod is placed only where the domain then holds at most s, or h, more than the emptiest, and the emptiest
+hold at most q and k.
+
+* No pod is stuck. With fewer pods than nodes some node is empty, so a node is free while it holds less than h. If the
+  nodes of every zone can hold q + s in this way, the emptiest zone has a free one. With more pods, one is stuck only if
+  every open zone has all nodes at m + h, m being the emptiest node, which is in a closed zone. Had that zone given
+  pods, it would hold at least k there, and an open zone of n' nodes n'(k + h): more than q. Otherwise it holds at most
+  n(m + h) - h on n nodes, and the open one is emptier by s: impossible unless (n - n')(k + h) >= h + s.
+* The zones are satisfied. Let no zone that gives pods go below q, and none keep more than q + s. A zone that takes a
+  pod then holds at most s more than any zone will in the end. So only a zone that kept H, beside one that never gave
+  and holds at most H - s - 1, can violate; with c zones at H that makes at most Z(H - 1) + c - s pods: fewer than T.
+  The fullest zones give first, which makes this most certain. With maxSkew 1 any minimal set passes.
+* The nodes are satisfied in the same way: a node that gives keeps k, and none keeps more than k + h.
+
+Cost: in proportion to the classes of the tree. The tests compare it with every interleaving of many states.
 """
 
 from bisect import bisect_left

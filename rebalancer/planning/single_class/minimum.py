@@ -144,7 +144,7 @@ def _clamp(spent: int, level: int, low: int, high: int, least: int, most: int | 
 def sum_of_minima(root: Inner, bounds: Bounds, cache: SearchCache) -> int:
     """Return the sum over the levels of the fewest moves that each level's own bound requires, the others ignored.
 
-    Capacity and immovable pods are left out of account (docs/semantics.md, "Numbers to report"). It falls with almost
+    Capacity and immovable pods are left out of account. It falls with almost
     every useful move, also where no placement satisfies all levels together; of a level that cannot be
     satisfied by itself, the pods above its bound count instead.
     """

@@ -98,8 +98,8 @@ def is_no_worse(after: Sequence[int], before: Sequence[int]) -> bool:
 def ceilings(root: Inner, bounds: Bounds, cache: SearchCache) -> tuple[int | None, ...]:
     """Return for each level the highest count to which the scheduler fills a domain now; None: no limit.
 
-    This is the filter's rule count + 1 - minimum <= maxSkew (docs/semantics.md). The policy's limits bind the plan but
-    not the scheduler, so they are left out.
+    This is the filter's rule count + 1 - minimum <= maxSkew (`podtopologyspread/filtering.go`). The policy's limits
+    bind the plan but not the scheduler, so they are left out.
     """
     tops: list[int | None] = []
     for level, bound in enumerate(bounds, start=1):

@@ -70,7 +70,7 @@ def spread_over(counts: dict[str, int]) -> list[Sequence[str | None]]:
     return in_pairs([name for name, number in counts.items() for _ in range(number)])
 
 
-# The rules of the design, row by row (docs/semantics.md, 5.1)
+# The rules of the design that the limits come from, row by row
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def test_each_rule_of_the_design_is_reported_when_broken(
     ],
 )
 def test_the_caps_of_the_design(pods: int, node: int, node_relaxed: int, zone: int, zone_relaxed: int) -> None:
-    """One to ten shards: the table of docs/semantics.md, 5.1."""
+    """One to ten shards."""
     snapshot = redis(machines("abc", 8), in_pairs([None] * pods))
     caps = [
         one(snapshot, topology_key=key, max_share=share).cap
