@@ -8,7 +8,9 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import NamedTuple
 
-from rebalancer.admission.rights import Rights
+from msgspec import structs
+
+from rebalancer.admission.rights import RightMissing, Rights
 from rebalancer.model.facts import End, Refusal, outlasts
 from rebalancer.model.moves import Memory, make_token
 from rebalancer.model.reasons import Reason, State
@@ -96,14 +98,15 @@ def outlast_component(
     return refusal
 
 
-def find_lasting(common: Refusal | None, missing: Refusal | None, said: datetime) -> Refusal | None:
+def find_lasting(common: Refusal | None, missing: RightMissing | None, said: datetime) -> Refusal | None:
     """Return what ends last of what keeps everything back and of a missing right: the former, where both may.
 
-    Nobody knows when a right is granted: it outlasts a pause with an end, and not one without.
+    Nobody knows when a right is granted: it outlasts a pause with an end, which is said beside it, and not one without.
     """
-    if missing is None or (common is not None and common.end.until(said) is None):
+    until = common.end.until(said) if common is not None else None
+    if missing is None or (common is not None and until is None):
         return common
-    return missing
+    return missing if until is None else structs.replace(missing, not_before=until)
 
 
 def await_approval_then(refusal: Refusal, said: datetime) -> Refusal:

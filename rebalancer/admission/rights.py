@@ -46,14 +46,19 @@ class Rights:
 
 
 class RightMissing(Refusal):
-    """This account may not evict in a namespace, or it is not `known` yet whether it may."""
+    """This account may not evict in a namespace, or it is not `known` yet whether it may.
+
+    `not_before` is when what keeps everything back ends, None where nothing does.
+    """
 
     reason = Reason.FORBIDDEN
     namespace: str
     known: bool
+    not_before: datetime | None = None
 
     def _end(self) -> End:
-        return End(event=f"when the controller's account may evict in {self.namespace}", by_people=self.known)
+        then = f", and it is {self.not_before:%Y-%m-%d %H:%M:%SZ}" if self.not_before is not None else ""
+        return End(event=f"when the controller's account may evict in {self.namespace}{then}", by_people=self.known)
 
     def __str__(self) -> str:
         if not self.known:

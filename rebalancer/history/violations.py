@@ -135,7 +135,9 @@ def name_rule(subject: Subject) -> str:
         return f"limit {evaluated.group}/{evaluated.limit}"
     if isinstance(evaluated, EvaluatedTerm):
         return f"{evaluated.kind} podAntiAffinity over {short_key(evaluated.term.topology_key)}"
-    return ", ".join(f"{short_key(one.topology_key)} maxSkew {one.max_skew}" for one in evaluated.hard)
+    names = [f"{short_key(one.topology_key)} maxSkew {one.max_skew}" for one in evaluated.hard]
+    # Which of several were violated is not stored: all are satisfied now.
+    return f"all constraints ({', '.join(names)})" if len(names) > 1 else "".join(names)
 
 
 def _violation(

@@ -816,7 +816,11 @@ def test_a_missing_right_outlasts_what_ends_at_a_moment() -> None:
     for own in (Paused("an incident", soon), RateReached("perMinute", 1, timedelta(seconds=9))):
         for common in (None, Paused("an incident", soon), Paused("another one", later)):
             (row,) = outlast_waits(Fates((Waits(first, own),)), common, lacks, None, NOW).rows
-            assert row == Waits(first, RightMissing(place, True))
+            not_before = common.until if common is not None else None
+            assert row == Waits(first, RightMissing(place, True, not_before))
+            assert str(row.refusal.end.event).endswith(
+                f", and it is {not_before:%Y-%m-%d %H:%M:%SZ}" if not_before else f"may evict in {place}"
+            ), "granting the right alone does not let it go"
         (row,) = outlast_waits(Fates((Waits(first, own),)), Paused("for good"), lacks, None, NOW).rows
         assert row == Waits(first, Paused("for good"))
         elsewhere = Rights(everywhere=False, missing={"elsewhere": NOW})

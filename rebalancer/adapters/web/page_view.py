@@ -931,7 +931,8 @@ def _is_broken(rule: Rule) -> bool:
 def _moving_words(move: MoveEntry, now: datetime) -> str:
     """Say which pod moves, for how long, and how long the last moves of its workload took."""
     usual = f", {past_moves(move.usual)}" if move.usual is not None else ""
-    return f"{move.namespace}/{move.pod} since {ago(move.since, now).removesuffix(' ago')}{usual}"
+    began = move.requested_at or move.since
+    return f"{move.namespace}/{move.pod} since {ago(began, now).removesuffix(' ago')}{usual}"
 
 
 def _route(node: str, to: Mapping[str, LikelyDomains]) -> str:

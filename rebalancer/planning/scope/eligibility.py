@@ -553,19 +553,22 @@ class EligibilityChecker:
         rolling = _refuse_rolled_out(changing, member)
         if rolling is None or changing.kind != "StatefulSet":
             return rolling
+        stuck = self._refuse_stuck(changing, rolling) if self._silent else None
         missing = changing.replicas - min(rolling.updated, rolling.current)
-        if missing > 0 and changing.current_revision == changing.revision != "" and not self._silent:
+        if stuck is None and missing > 0 and changing.current_revision == changing.revision != "":
             return PodsReplaced(missing, changing.replicas)
-        if not self._silent:
-            return rolling
+        return stuck or rolling
+
+    def _refuse_stuck(self, changing: Workload, rolling: OwnerRollingOut) -> PodsTerminating | None:
+        """Refuse a StatefulSet whose status lacks no more than what cannot end on nodes that are not Ready."""
         ending = [pod for pod in self._snapshot.pods_of.get(changing.uid, ()) if pod.terminating and not pod.finished]
         stuck = [pod.node for pod in ending if pod.node in self._silent]
         is_rollout = changing.current_revision not in {"", changing.revision}
         missing = changing.replicas - rolling.updated
         if not stuck or rolling.current != changing.replicas or len(ending) < missing:
-            return rolling
+            return None
         if is_rollout and _count_in_place(ending, changing) < len(ending):
-            return rolling
+            return None
         return PodsTerminating(len(stuck), tuple(sorted({*stuck})))
 
     def _refuse_uncreatable(self, owner: Workload, new: Pod, pods: Sequence[Pod]) -> Refusal | None:

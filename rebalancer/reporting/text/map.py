@@ -247,7 +247,7 @@ class _MapText:
         if zone.back is not None:
             titles.append(f"back {zone.back:%H:%M}")
         if zone.unsettled_until is not None:
-            titles.append(f"closed until {self._clock(zone.unsettled_until)}")
+            titles.append(f"opens by {self._clock(zone.unsettled_until)}")
         return titles
 
     def _clock(self, end: datetime) -> str:
@@ -460,7 +460,9 @@ def _common_domain(names: Sequence[str]) -> str:
 def _rule_lines(rule: MapRule, layout: TextLayout) -> Iterator[str]:
     state = layout.paint(rule.state, STATE_STYLES.get(State(rule.state)))
     reason = f" ({rule.reason})" if rule.reason else ""
-    since = f", violated since {rule.since:%Y-%m-%d %H:%M:%SZ}" if rule.since is not None else ""
+    word = "violated since" if rule.state == State.VIOLATED else "since"  # no domain may be above a limit yet
+    broken = rule.since is not None and rule.state != State.SATISFIED
+    since = f", {word} {rule.since:%Y-%m-%d %H:%M:%SZ}" if broken else ""
     yield from layout.wrap(f"{rule.what}: {state}{reason}{since}", hang="    ")
     number, shown = len(rule.domains) + rule.more_domains, rule.domains
     off = [name for name, domain in shown.items() if domain.state in _SIGNS]

@@ -202,7 +202,7 @@ def _newest(moves: Sequence[MoveEntry]) -> Sequence[MoveEntry]:
 def _move(move: MoveEntry, now: datetime, *, goes: bool = True) -> tuple[str, ...]:
     workload = f"{move.workload.name} ({move.workload.kind})"
     state = f"{move.state}, overdue: {move.overdue}" if move.overdue else move.state
-    age = ago(move.since, now)
+    age = ago(move.since if MoveState(move.state).over else move.requested_at or move.since, now)
     if not goes:
         age = describe_unwatched(move.state, move.requested_at or move.since, now)
     elif move.usual is not None:

@@ -283,6 +283,12 @@ class TestPodsOnNodesThatAreNotReady:
         assert plan_numbers(plan).uncounted == (not is_rollout)
         assert plan_numbers(plan).optimal is is_rollout, "no number of evictions is the proved minimum without its own"
 
+    def test_a_pod_that_is_created_anew_elsewhere_is_no_rollout_while_a_node_is_silent(self) -> None:
+        """As when the pods of a lost node have been deleted: the status lacks one, and none is terminating."""
+        whole = database(revision="db-2", current=4, updated=3, current_revision="db-2")
+        nodes = [*whole.nodes, structs.replace(whole.nodes[0], name="c-1", ready=False)]
+        assert causes(planned(replace(whole, nodes=nodes))) == {PodsReplaced(1, 4)}
+
     def test_pods_that_cannot_end_there_are_no_rollout(self) -> None:
         """Nothing is evicted, and it goes on when these pods are deleted: no rollout is said to end."""
         plan = planned(self.lost(2, current_revision="db-2"))

@@ -121,7 +121,7 @@ def test_times_come_with_their_age() -> None:
     lines = status_text(STATUS, NOW).splitlines()
     assert lines[0] == "Controller: last cycle 12s ago; mode Evict: the controller evicts"
     assert lines[1].endswith(", last cycle 2026-01-05 08:59:48Z.")
-    assert lines[6].endswith("  pending  40s ago (last 4 took 20s to 40s in all)")
+    assert lines[6].endswith("  pending  1m ago (last 4 took 20s to 40s in all)")
 
 
 def test_nothing_goes_on_where_nobody_leads() -> None:
