@@ -53,7 +53,7 @@ def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:
 
 def test_a_file_of_the_repository_can_be_opened(site: Path) -> None:
     """A link to a manifest or a policy leads to its text."""
-    (target,) = set(re.findall(r'href="([^"]*netease\.yaml)"', (site / "docs" / "limits.html").read_text()))
+    (target,) = set(re.findall(r'href="([^"]*netease\.yaml)"', (site / "docs" / "concepts.html").read_text()))
     assert (site / "docs" / target).read_bytes() == (ROOT / "config/examples/netease.yaml").read_bytes()
 
 

@@ -18,10 +18,9 @@ from rebalancer import __version__
 CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "Start": ("docs/quickstart", "docs/reading", "docs/faq", "docs/glossary"),
     "Solve a problem": ("docs/after-a-zone-outage", "docs/statefulset-volumes", "docs/scale-up-pending"),
-    "Understand": ("docs/how-it-decides", "docs/predictions", "docs/comparison"),
+    "Understand": ("docs/concepts", "docs/comparison"),
     "Use": (
         "docs/policy",
-        "docs/limits",
         "docs/lint",
         "docs/simulate",
         "docs/resilience",
