@@ -22,7 +22,6 @@ ON_A_CLUSTER: Final = {
         "README.md",
         "docs/reading.md",
         "docs/operations.md",
-        "docs/faq.md",
         "docs/prevention.md",
         "docs/surge.md",
         "deploy/README.md",

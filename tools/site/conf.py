@@ -16,7 +16,7 @@ from sphinx.application import Sphinx
 from rebalancer import __version__
 
 CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
-    "Start": ("docs/quickstart", "docs/reading", "docs/faq", "docs/glossary"),
+    "Start": ("docs/quickstart", "docs/reading"),
     "Solve a problem": ("docs/after-a-zone-outage", "docs/statefulset-volumes", "docs/scale-up-pending"),
     "Understand": ("docs/concepts", "docs/comparison"),
     "Use": (
