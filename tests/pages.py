@@ -25,7 +25,6 @@ ON_A_CLUSTER: Final = {
         "docs/prevention.md",
         "docs/surge.md",
         "deploy/README.md",
-        "deploy/monitoring/README.md",
         "docs/upgrade.md",
     ),
     "helm": ("deploy/chart/rebalancer/README.md", "docs/upgrade.md"),

@@ -14,7 +14,7 @@ from rebalancer import __version__
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.registry import VERBS
 from rebalancer.model.events import EventReason
-from rebalancer.policy import load_policy
+from rebalancer.policy import PolicyError, load_policy
 from rebalancer.policy.document import API_VERSION
 from rebalancer.tracking.moves import TRANSITIONS
 from tests.pages import (
@@ -36,7 +36,11 @@ from tools.reference import COMMAND, PAGES, PARTS, ROOT, marked, parts_of, renew
 
 LINK = re.compile(r"\[[^\]]*\]\((?!https?:|mailto:)(?P<path>[^)#\s]*)(?:#(?P<anchor>[^)\s]+))?\)")
 CODE = re.compile(r"```.*?```", re.DOTALL)
-BLOCK = re.compile(r"```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL)
+BLOCK = re.compile(
+    r"(?:^<!-- for: (?P<reader>[^>]*) -->\n)?```(?P<language>\w+)\n(?P<text>.*?)```", re.DOTALL | re.MULTILINE
+)
+READERS = {"Argo CD", "Flux", "Helm", "Prometheus", "a workflow", "an overlay", "pre-commit"}
+"""Who reads a block of YAML below `<!-- for: … -->`; all others are policies."""
 FILE = re.compile(r"`((?:rebalancer|tests|docs|config|deploy|tools|benchmarks)/[\w./-]+)`")
 
 
@@ -147,7 +151,7 @@ def test_every_event_is_described() -> None:
 def policies(page: str) -> Iterator[str]:
     """Yield the policies of a page; a fragment that begins with a field of a policy gets the head that it lacks."""
     for block in BLOCK.finditer(text_of(page)):
-        if block["language"] == "yaml" and not page.startswith("deploy/"):
+        if block["language"] == "yaml" and not block["reader"] and not page.startswith("deploy/"):
             whole = "kind: RebalancePolicy" in block["text"]
             yield block["text"] if whole else f"apiVersion: {API_VERSION}\nkind: RebalancePolicy\n{block['text']}"
 
@@ -157,6 +161,17 @@ def test_every_policy_of_a_page_is_valid(page: str) -> None:
     """What people copy from there is valid."""
     for text in policies(page):
         load_policy(text.encode(), source=page)
+
+
+@pytest.mark.parametrize("page", PAGES_BY_HAND)
+def test_a_block_for_another_program_is_no_policy(page: str) -> None:
+    """Otherwise its mark would hide a policy from the test above."""
+    for block in BLOCK.finditer(text_of(page)):
+        if block["reader"]:
+            assert block["reader"] in READERS, page
+            for head in ("", f"apiVersion: {API_VERSION}\nkind: RebalancePolicy\n"):
+                with pytest.raises(PolicyError):
+                    load_policy(f"{head}{block['text']}".encode(), source=page)
 
 
 def test_policies_are_shown() -> None:

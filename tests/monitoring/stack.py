@@ -27,7 +27,7 @@ from tests.control_plane.api import wait_until
 from tests.control_plane.build import KUBE_STATE_METRICS, programs
 from tests.control_plane.plane import ControlPlane, free_ports
 from tests.monitoring.programs import packaged
-from tools.monitoring import MONITORING, RULES
+from tools.monitoring import ROOT, RULES
 
 Alert = dict[str, Any]
 ALLOWLIST: Final = re.compile(r"^(--metric-labels-allowlist=\S+)$", re.MULTILINE)
@@ -187,8 +187,8 @@ class Stack:
             "--telemetry-host=127.0.0.1",
             f"--telemetry-port={telemetry}",
             "--resources=nodes,pods",
-            # As the README says.
-            *ALLOWLIST.findall((MONITORING / "README.md").read_text()),
+            # As docs/operations.md says.
+            *ALLOWLIST.findall((ROOT / "docs" / "operations.md").read_text()),
         )
         self._configure({"rebalancer": self._replicas, "kube-state-metrics": [kube_state_metrics]}, alertmanager.port)
         prometheus = self._launch(

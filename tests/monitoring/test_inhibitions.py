@@ -12,7 +12,7 @@ from tests.control_plane.api import wait_until
 from tests.control_plane.build import MissingPart
 from tests.monitoring.programs import or_skip, packaged, promtool, run
 from tests.monitoring.stack import Alertmanager
-from tools.monitoring import MONITORING
+from tools.monitoring import MONITORING, ROOT
 
 __all__ = ["promtool"]  # a fixture
 EXAMPLE = MONITORING / "alertmanager.yaml"
@@ -34,11 +34,10 @@ def test_amtool_accepts_the_example(alertmanager: Alertmanager) -> None:
     assert "SUCCESS" in run(packaged("amtool"), "check-config", EXAMPLE)
 
 
-def test_the_alert_on_zones_that_the_readme_offers_works(tmp_path: Path, promtool: Path) -> None:
+def test_the_alert_on_zones_that_the_page_offers_works(tmp_path: Path, promtool: Path) -> None:
     """It fires where half of a zone's nodes are unready, names the zone, and leaves the others alone."""
-    (rules,) = re.findall(
-        r"^```yaml\n(groups:\n.*?)^```", (MONITORING / "README.md").read_text(), re.MULTILINE | re.DOTALL
-    )
+    page = (ROOT / "docs" / "operations.md").read_text()
+    (rules,) = re.findall(r"^```yaml\n(groups:\n.*?)^```", page, re.MULTILINE | re.DOTALL)
     (tmp_path / "rules.yaml").write_text(rules)
     zone = "label_topology_kubernetes_io_zone"
     nodes = {"a-0": ("a", "1x20"), "a-1": ("a", "1x5 0x15"), "b-0": ("b", "1x20"), "b-1": ("b", "1x20")}

@@ -32,9 +32,7 @@ CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
         "deploy/chart/rebalancer/README",
         "docs/upgrade",
         "docs/operations",
-        "deploy/monitoring/README",
         "deploy/gitops/README",
-        "docs/scaling",
         "docs/security",
         "SECURITY",
     ),
@@ -59,7 +57,7 @@ CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RUNBOOKS: Final = tuple(sorted(f"deploy/runbooks/{path.stem}" for path in (ROOT / "deploy/runbooks").glob("*.md")))
-BELOW: Final[Mapping[str, tuple[str, ...]]] = {"deploy/monitoring/README": RUNBOOKS}
+BELOW: Final[Mapping[str, tuple[str, ...]]] = {"docs/operations": RUNBOOKS}
 """Pages that the navigation shows below another one."""
 
 project = "Rebalancer"
