@@ -24,10 +24,9 @@ ON_A_CLUSTER: Final = {
         "docs/operations.md",
         "docs/prevention.md",
         "docs/surge.md",
-        "deploy/README.md",
-        "docs/upgrade.md",
+        "docs/install.md",
     ),
-    "helm": ("deploy/chart/rebalancer/README.md", "docs/upgrade.md"),
+    "helm": ("deploy/chart/rebalancer/README.md", "docs/install.md"),
 }
 """The pages whose commands `tests/cluster/test_pages.py` runs, in this order, on one cluster for each installation."""
 

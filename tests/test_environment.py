@@ -13,7 +13,6 @@ from importlib.metadata import PackageNotFoundError, PackagePath, files
 from pathlib import Path
 
 import pytest
-from packaging.utils import canonicalize_name
 
 from rebalancer.cli.registry import VERBS
 from tests.test_repository import ROOT, wheel
@@ -161,18 +160,6 @@ def test_the_image_is_made_for_an_architecture_on_any_other(architecture: str, t
     )
     assert built_for(folder) == {ELF_MACHINES[architecture]}
     assert not any((folder / removed).exists() for removed in removed_paths())
-
-
-def test_the_page_lists_what_the_lock_names_for_the_image() -> None:
-    """Every package of docs/image.md is of the locked version for the image's Python, and none is missing."""
-    page = (ROOT / "docs" / "image.md").read_text(encoding="utf-8")
-    table = re.findall(r"^\| ([\w.-]+) (\d\S*) \|", page, re.MULTILINE)
-    (others,) = re.findall(r"^The others: (.*?)\.$", page, re.MULTILINE | re.DOTALL)
-    listed = [*table, *(tuple(package.split()) for package in re.split(r",\s+", others))]
-    wanted = [one.requirement for one in locked() if one.is_for_image]
-    assert sorted((canonicalize_name(name), f"=={version}") for name, version in listed) == sorted(
-        (canonicalize_name(requirement.name), str(requirement.specifier)) for requirement in wanted
-    )
 
 
 def test_every_verb_has_a_command_here() -> None:

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def test_the_modules_reach_from_the_oldest_supported_release_to_the_newest() -> None:
     """The tests can run on the oldest release that the documents promise, on the newest, and on one between."""
     releases = list(kubernetes_modules())
-    assert f"* Kubernetes {releases[0]} and newer." in (ROOT / "docs" / "upgrade.md").read_text(encoding="utf-8")
+    assert f"* Kubernetes {releases[0]} and newer." in (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
     assert releases[-1] == str(NEWEST)
     assert len(releases) >= 3
 

@@ -368,4 +368,4 @@ def test_a_team_policy_is_readable_by_its_name_alone() -> None:
     assert rules(role) == {("core", "configmaps", "rebalancer-policy", "get")}
     assert binding["roleRef"]["name"] == "rebalancer-team-policy"
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "rebalancer", "namespace": NAMESPACE}]
-    assert "`kubectl apply -n NAMESPACE -k deploy/team`" in (DEPLOY / "README.md").read_text(encoding="utf-8")
+    assert "`kubectl apply -n NAMESPACE -k deploy/team`" in (ROOT / "docs" / "install.md").read_text(encoding="utf-8")

@@ -106,6 +106,6 @@ def test_the_secrets_variables_are_named_where_it_is_made() -> None:
         f"OAUTH2_PROXY{name.removeprefix('OAUTH2_PROXY')}" for name in re.findall(r"(?:OAUTH2_PROXY)?_[A-Z_]+", line)
     }
     made = set(
-        re.findall(r"--from-literal=(OAUTH2_PROXY_\w+)", (ROOT / "deploy" / "README.md").read_text(encoding="utf-8"))
+        re.findall(r"--from-literal=(OAUTH2_PROXY_\w+)", (ROOT / "docs" / "install.md").read_text(encoding="utf-8"))
     )
     assert named == made

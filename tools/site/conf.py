@@ -28,11 +28,9 @@ CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
         "docs/surge",
     ),
     "Operate": (
-        "deploy/README",
+        "docs/install",
         "deploy/chart/rebalancer/README",
-        "docs/upgrade",
         "docs/operations",
-        "deploy/gitops/README",
         "docs/security",
         "SECURITY",
     ),
@@ -43,7 +41,6 @@ CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
         "docs/reference/metrics",
         "docs/library",
         "docs/recordings/README",
-        "docs/image",
         "CHANGELOG",
     ),
     "Develop": (
