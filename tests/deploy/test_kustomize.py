@@ -1,5 +1,6 @@
 """The manifests fit together, with each other and with the program, before any API server has seen them."""
 
+import re
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -192,6 +193,17 @@ SECURITY = ROOT / "docs" / "security.md"
 COLUMNS = ("role", "API group", "resources", "names", "verbs", "why")
 
 
+def listed(cell: str) -> list[str]:
+    """Split a cell; `name-{0..2}` stands for name-0, name-1 and name-2."""
+    found = []
+    for word in cell.split(", "):
+        several = re.fullmatch(r"(.+)\{(\d)\.\.(\d)\}", word)
+        found += (
+            [f"{several[1]}{number}" for number in range(int(several[2]), int(several[3]) + 1)] if several else [word]
+        )
+    return found
+
+
 def documented() -> dict[str, set[tuple[str, str, str, str]]]:
     """Flatten the tables of docs/security.md to the rights of each role, named `ClusterRole NAME` or `Role NAME`."""
     rights: dict[str, set[tuple[str, str, str, str]]] = {}
@@ -200,7 +212,7 @@ def documented() -> dict[str, set[tuple[str, str, str, str]]]:
             continue
         row = dict(zip(COLUMNS, (cell.strip() for cell in line.strip("|").split("|")), strict=True))
         assert row["why"], line
-        split = [row[column].split(", ") for column in COLUMNS[1:5]]
+        split = [listed(row[column]) for column in COLUMNS[1:5]]
         of_role = rights.setdefault(row["role"], set())
         for group, resource, name, verb in product(*split):
             assert (group, resource, name, verb) not in of_role, line
@@ -236,7 +248,7 @@ def test_security_md_names_every_right_to_write() -> None:
         right
         for resource, names, verbs, what, _ in rows
         if what
-        for right in product([resource], names.split(", "), verbs.split(", "))
+        for right in product([resource], listed(names), verbs.split(", "))
     ]
     assert len(named) == len(set(named))
     assert set(named) == {rule[1:] for of_role in granted().values() for rule in of_role if rule[3] in WRITES}
