@@ -23,7 +23,6 @@ ON_A_CLUSTER: Final = {
         "docs/reading.md",
         "docs/operations.md",
         "docs/prevention.md",
-        "docs/surge.md",
         "docs/install.md",
     ),
     "helm": ("deploy/chart/rebalancer/README.md", "docs/install.md"),

@@ -25,7 +25,6 @@ CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
         "docs/simulate",
         "docs/resilience",
         "docs/prevention",
-        "docs/surge",
     ),
     "Operate": (
         "docs/install",
