@@ -37,7 +37,7 @@ def test_every_page_is_on_the_site(site: Path) -> None:
     """All but the README, whose place is taken by the first page; its address leads there."""
     missing = [page for page in PAGES_BY_HAND if not (site / page).with_suffix(".html").is_file()]
     assert missing == ["README.md"]
-    assert 'url=docs/index.html"' in (site / "index.html").read_text(encoding="utf-8")
+    assert 'url=docs/quickstart.html"' in (site / "index.html").read_text(encoding="utf-8")
 
 
 def test_the_site_loads_nothing_from_elsewhere(site: Path) -> None:

@@ -61,7 +61,7 @@ author = "The Rebalancer authors"
 release = __version__
 
 extensions = ["myst_parser"]
-root_doc = "docs/index"
+root_doc = "docs/quickstart"
 include_patterns = ["docs/**.md", "deploy/**.md", "tools/**.md", "[A-Z]*.md"]
 exclude_patterns = ["README.md", ".*", "**/.*", "build", "dist", "**/node_modules"]
 nitpicky = True
@@ -84,7 +84,9 @@ pygments_dark_style = "monokai"
 def navigation(pages: Sequence[str], caption: str = "") -> str:
     """Write a part of the navigation as MyST does."""
     options = [":hidden:", *([f":caption: {caption}"] if caption else [])]
-    return "\n".join(["", "```{toctree}", *options, "", *(f"/{page}" for page in pages), "```", ""])
+    return "\n".join(
+        ["", "```{toctree}", *options, "", *("self" if page == root_doc else f"/{page}" for page in pages), "```", ""]
+    )
 
 
 def add_navigation(_app: Sphinx, name: str, source: list[str]) -> None:
