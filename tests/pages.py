@@ -85,9 +85,10 @@ class Command(NamedTuple):
 
 
 def blocks(page: str) -> Iterator[list[Command]]:
-    """Yield the commands of each block of a page."""
+    """Yield the commands of each block of a page; a backslash at the end of a line continues it."""
     for block in _BLOCK.finditer((ROOT / page).read_text(encoding="utf-8")):
-        parts = re.split(r"^\$ ", block["text"], flags=re.MULTILINE)[1:]
+        joined = block["text"].replace("\\\n", "")
+        parts = re.split(r"^\$ ", joined, flags=re.MULTILINE)[1:]
         lines = [part.splitlines() for part in parts]
         yield [Command(page, text, tuple(output), block["needs"] or "") for text, *output in lines]
 
