@@ -89,8 +89,9 @@ class Rule(Worded):
         "rollout-wedges",
         (
             "A rolling update cannot go on: no node takes the next new pod, and no further old one may be taken away. "
-            "Without a cluster: anti-affinity keeps a surge pod off the domains of the old ones. In a cluster its "
-            "steps are played: an error where every way wedges, a warning where some way does."
+            "Without a cluster: anti-affinity keeps a surge pod off the domains of the old ones, or a hard spread "
+            "constraint does while another domain is empty. In a cluster its steps are played: an error where every "
+            "way wedges, a warning where some way does."
         ),
     )
     MISSING_MATCH_LABEL_KEYS = (

@@ -10,10 +10,10 @@ from rebalancer.lint.rollout_skew import find_rollout_skew
 from rebalancer.lint.steps import is_played
 from rebalancer.lint.strategy import RollingUpdate, is_paused, read_rolling_update
 from rebalancer.lint.terms import TEMPLATE_HASH, own_terms, splits_revisions
+from rebalancer.lint.wedging_spread import counts_all_revisions, describe_wedging_spread, find_wedging_spreads
 from rebalancer.model.loss_phase import Phase
 from rebalancer.model.nodes import HOSTNAME
 from rebalancer.model.pods import Pod
-from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.model.words import plural
 from rebalancer.model.workloads import Workload
 from rebalancer.resilience.bounds import find_bounds
@@ -29,6 +29,7 @@ def check_rollouts(manifest: Manifest, ground: Ground | None = None) -> Iterator
     worst = manifest if ground is not None else _find_wedged_size(manifest)
     if ground is None:
         yield from _wedged(manifest, worst, None)
+        yield from _wedged_by_spread(manifest, worst)
     elif not is_played(manifest, ground):
         yield from [*_first_step(manifest, update, ground)] or _wedged(manifest, worst, ground)
     yield from _skewed(manifest)
@@ -58,7 +59,6 @@ def _wedged(manifest: Manifest, worst: Manifest, ground: Ground | None) -> Itera
     if update is None or update.unavailable:
         return
     replicas = worst.replicas
-    chosen = "" if replicas == manifest.replicas else ", which its autoscaler may choose,"
     for path, term in own_terms(manifest, apart=True):
         if splits_revisions(term.match_label_keys):
             continue
@@ -72,12 +72,36 @@ def _wedged(manifest: Manifest, worst: Manifest, ground: Ground | None) -> Itera
             severity=Severity.WARNING,
             manifest=manifest,
             path=path,
-            message=f"a rolling update of {plural(replicas, 'replica')}{chosen} begins with one pod more, since "
-            f"{_unavailable(worst)}, and required anti-affinity over {term.topology_key} keeps it off the "
+            message=f"{_begin(manifest, worst)}, and required anti-affinity over {term.topology_key} keeps it off the "
             f"{plural(replicas, noun)} of the others: it proceeds from {replicas + 1} {noun}s on, and waits for ever "
             f"{fewer}",
             patch=_allow_one(manifest, update, ground) if there in {None, replicas} else (),
         )
+
+
+def _wedged_by_spread(manifest: Manifest, worst: Manifest) -> Iterator[Finding]:
+    """Yield hard constraints that need a domain more while nothing may be taken away; zones are closed rarely."""
+    update = read_rolling_update(worst)
+    if update is None or update.unavailable:
+        return
+    for one in find_wedging_spreads(manifest, worst.replicas):
+        rare = one.closes and one.constraint.topology_key != HOSTNAME
+        yield Finding(
+            rule=Rule.ROLLOUT_WEDGES,
+            severity=Severity.INFO if rare else Severity.WARNING,
+            manifest=manifest,
+            path=one.path,
+            message=f"{_begin(manifest, worst)}, and {describe_wedging_spread(one)}",
+            patch=_allow_one(manifest, update, None),
+        )
+
+
+def _begin(manifest: Manifest, worst: Manifest) -> str:
+    chosen = "" if worst.replicas == manifest.replicas else ", which its autoscaler may choose,"
+    return (
+        f"a rolling update of {plural(worst.replicas, 'replica')}{chosen} begins with one pod more, since "
+        f"{_unavailable(worst)}"
+    )
 
 
 def _first_step(manifest: Manifest, update: RollingUpdate, ground: Ground) -> Iterator[Finding]:
@@ -142,7 +166,7 @@ def _skewed(manifest: Manifest) -> Iterator[Finding]:
     if workload is None or workload.template is None or manifest.template is None:
         return
     for number, constraint in enumerate(workload.template.spec.spread):
-        if not _counts_all_revisions(constraint, workload.template.labels):
+        if not counts_all_revisions(constraint, workload.template.labels):
             continue
         skew, size = _find_worst_skew(manifest, constraint.max_skew)
         if skew <= constraint.max_skew:
@@ -175,9 +199,3 @@ def _find_worst_skew(manifest: Manifest, max_skew: int) -> tuple[int, int]:
             break
         worst = max(worst, (skew, size), key=lambda one: one[0])
     return worst
-
-
-def _counts_all_revisions(constraint: SpreadConstraint, labels: dict[str, str]) -> bool:
-    hard = constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
-    counts = constraint.selector is not None and constraint.selector.matches({**labels, TEMPLATE_HASH: ""})
-    return hard and counts and not splits_revisions(constraint.match_label_keys)

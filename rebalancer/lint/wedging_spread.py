@@ -1,0 +1,67 @@
+"""Hard spread constraints that keep a surge pod off every node, as far as this is seen without a cluster.
+
+Problem: where an empty domain counts that takes no pod, the fewest pods are 0, so that every other domain holds maxSkew
+pods at most. Old pods fill `replicas / maxSkew` domains exactly, and a pod more needs another one. Idea: a domain
+counts as empty while there are fewer than minDomains of them, or where its nodes are cordoned or tainted, unless
+nodeTaintsPolicy is Honor.
+
+Example: 4 replicas with maxSkew 2 fill two nodes beside a tainted one; from three nodes on the update proceeds. Where
+maxSkew does not divide replicas some domain has always room.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from rebalancer.lint.manifest import Manifest, Path
+from rebalancer.lint.terms import TEMPLATE_HASH, own_terms, splits_revisions
+from rebalancer.model.nodes import HOSTNAME
+from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsatisfiable
+
+
+class WedgingSpread(NamedTuple):
+    """A constraint at `path` by which a surge pod waits on fewer than `needed` domains: always, or beside a closed one.
+
+    `closes` says that a domain must be cordoned or tainted for it.
+    """
+
+    path: Path
+    constraint: SpreadConstraint
+    needed: int
+    closes: bool
+
+
+def find_wedging_spreads(manifest: Manifest, replicas: int) -> Iterator[WedgingSpread]:
+    """Yield the constraints that hold a surge pod beside so many old ones back on some numbers of domains."""
+    template = manifest.workload.template if manifest.workload is not None else None
+    if template is None or manifest.template is None:
+        return
+    apart = {term.topology_key for _, term in own_terms(manifest, apart=True)}
+    for number, one in enumerate(template.spec.spread):
+        needed, rest = divmod(replicas, one.max_skew)
+        if rest or one.topology_key in apart or not counts_all_revisions(one, template.labels):
+            continue
+        closes = (one.min_domains or 1) <= needed
+        if not closes or one.node_taints_policy is InclusionPolicy.IGNORE:
+            path = (*manifest.template, "spec", "topologySpreadConstraints", number)
+            yield WedgingSpread(path, one, needed + 1, closes)
+
+
+def describe_wedging_spread(one: WedgingSpread) -> str:
+    """Say why the surge pod waits, and on how many domains."""
+    constraint = one.constraint
+    noun = "node" if constraint.topology_key == HOSTNAME else "domain"
+    empty = f"there are fewer than {constraint.min_domains} (minDomains)"
+    if one.closes:
+        empty = f"another {noun} is cordoned or tainted, and counts as empty (nodeTaintsPolicy: Ignore)"
+    which = f"open {noun}s" if one.closes else f"{noun}s"
+    return (
+        f"the hard constraint over {constraint.topology_key} admits maxSkew ({constraint.max_skew}) pods in each "
+        f"{noun} where {empty}: then it proceeds from {one.needed} {which} on, and waits for ever on {one.needed - 1}"
+    )
+
+
+def counts_all_revisions(constraint: SpreadConstraint, labels: dict[str, str]) -> bool:
+    """Return whether a hard constraint counts old pods while it places new ones."""
+    hard = constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
+    counts = constraint.selector is not None and constraint.selector.matches({**labels, TEMPLATE_HASH: ""})
+    return hard and counts and not splits_revisions(constraint.match_label_keys)
