@@ -18,6 +18,7 @@ from rebalancer.lint.limit_ranges import check_limit_ranges
 from rebalancer.lint.limit_rules import check_limits
 from rebalancer.lint.manifest import ROOT, Manifest, Manifests
 from rebalancer.lint.others import check_others
+from rebalancer.lint.others_limits import check_others_limits
 from rebalancer.lint.placement import check_placement
 from rebalancer.lint.refusals import check_refusals
 from rebalancer.lint.rollouts import check_rollouts
@@ -72,6 +73,7 @@ def lint(
         missing = list(check_domains(ground))
         known = {one.manifest for one in missing if one.severity is Severity.ERROR}
         findings += [*missing, *check_placement(ground, known), *check_others(ground)]
+        findings += check_others_limits(ground, policy) if policy is not None else ()
         findings += [*check_evictions(ground, policy), *check_drain(ground, drained, source)]
     return [*drop_displaced(sort_findings(findings))]
 

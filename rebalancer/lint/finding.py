@@ -144,7 +144,7 @@ class Rule(Worded):
         (
             "A hard constraint of a workload that is in no manifest counts the new pods, too; it is satisfied now and "
             "violated once these are deployed: an error where no placement of them satisfies it, a warning where the "
-            "likeliest one does not."
+            "likeliest one does not. Of a limit of the policy that counts pods of such a workload, too: a warning."
         ),
     )
     TAKES_EVICTIONS = (
