@@ -55,7 +55,7 @@ def test_new_pods_break_a_limit_that_counts_those_of_another_workload() -> None:
     [
         (cluster(a=2, b=2, c=2), OF_ALL, shared(1)),
         (cluster(a=2, b=2, c=2), OF_ALL, shared(2, nodeSelector={})),
-        (cluster(a=4, b=2, c=2), OF_ALL, shared(2)),
+        (cluster(a=4, b=1, c=1), OF_ALL, shared(2)),
         (cluster(a=2, b=2, c=2), limited("maxPods: 3", ZONE), shared(2)),
         (cluster(a=3, b=3, c=2), OF_ALL, shared(2)),
         (cluster(a=2, b=2, c=2), OF_ALL, shared(0)),
