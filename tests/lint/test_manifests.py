@@ -51,6 +51,20 @@ def test_json_is_read_as_well() -> None:
     assert rows(f'{made}"spec": {{"selector": {{}},\n"maxUnavailable": 0}}}}') == [(3, Rule.BUDGET_ALLOWS_NOTHING)]
 
 
+def test_a_list_in_a_list_is_read() -> None:
+    """Its objects are found where they stand, and so are the operations of a patch."""
+    inner = {
+        "apiVersion": "v1",
+        "kind": "List",
+        "items": [deployment(strategy={"rollingUpdate": {"maxUnavailable": 0}}, affinity=affinity(apart=[term()]))],
+    }
+    written = text({"apiVersion": "v1", "kind": "List", "items": [budget(maxUnavailable=1), inner]})
+    (one,) = [one for one in lint(manifests(written)) if one.rule is Rule.ROLLOUT_WEDGES]
+    assert one.manifest.title == "Deployment shop/web"
+    assert one.patch[0].pointer_in(one.manifest).startswith("/items/1/items/0/spec/strategy")
+    assert "topologyKey" in written.splitlines()[one.line - 1]
+
+
 def test_objects_of_a_list_have_changes_in_their_document() -> None:
     """As `kubectl get -o yaml` prints them."""
     written = text({"apiVersion": "v1", "kind": "List", "items": [deployment(affinity=affinity(apart=[term()]))]})

@@ -137,13 +137,19 @@ class _Reader:
             return
         for line, caution in self._duplicates[:1]:
             yield replace(self.unreadable(line, ""), caution=caution, ignores=ignores)
+        yield from self._read_items(value, root, ROOT, ignores)
+
+    def _read_items(
+        self, value: dict[str, Any], root: yaml.Node, prefix: Path, ignores: frozenset[str]
+    ) -> Iterator[Manifest]:
+        """Yield an object, or those of a list one by one, also of lists in it."""
         items = value.get("items")
-        if value["kind"].endswith("List") and isinstance(items, list):
-            for number, item in enumerate(items):
-                if isinstance(item, dict) and isinstance(item.get("kind"), str):
-                    yield self._manifest(item, root, ("items", number), ignores)
+        if not (value["kind"].endswith("List") and isinstance(items, list)):
+            yield self._manifest(value, root, prefix, ignores)
             return
-        yield self._manifest(value, root, ROOT, ignores)
+        for number, item in enumerate(items):
+            if isinstance(item, dict) and isinstance(item.get("kind"), str):
+                yield from self._read_items(item, root, (*prefix, "items", number), ignores)
 
     def _find_end(self, root: yaml.Node) -> int:
         """Return the last line of a document, with comments that are indented after it; of the last one all of them."""
