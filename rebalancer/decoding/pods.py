@@ -474,12 +474,16 @@ def _find_needs(source: wire.PodSpec) -> Iterator[NodeFeature]:
 
 
 def _decode_host_ports(source: wire.PodSpec) -> tuple[HostPort, ...]:
+    """Return the ports that a pod takes on its node: with hostNetwork all, which the API server writes in pods alone.
+
+    Source: `pkg/apis/core/v1/defaults.go` (defaultHostNetworkPorts).
+    """
     sidecars = (container for container in source.init_containers or () if container.restart_policy == "Always")
     ports = {
-        HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", port.host_port)  # noqa: S104  # "any", not a bind
+        HostPort(port.host_ip or "0.0.0.0", port.protocol or "TCP", number)  # noqa: S104  # "any", not a bind
         for container in (*sidecars, *source.containers)
         for port in container.ports or ()
-        if port.host_port > 0
+        if (number := port.host_port or (port.container_port if source.host_network else 0)) > 0
     }
     return tuple(sorted(ports))
 

@@ -181,6 +181,7 @@ class Amounts(Wire, frozen=True):
 
 
 class Port(Wire, frozen=True):
+    container_port: int = 0
     host_port: int = 0
     host_ip: str = field(default="", name="hostIP")
     protocol: str = "TCP"

@@ -14,7 +14,7 @@ from rebalancer.lint.not_whole import describe_most, describe_reason, find_not_w
 from rebalancer.model.cluster import DisruptionBudget
 from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import Reference
-from rebalancer.model.pods import Pod, PodPhase
+from rebalancer.model.pods import LocalStorage, Pod, PodPhase
 from rebalancer.model.words import name_list, plural
 from rebalancer.resilience.loss import NODE_OWNERS, lose
 from rebalancer.resilience.rows import Remaining, Verdict
@@ -37,6 +37,7 @@ def check_drain(ground: Ground, nodes: Sequence[str], source: str) -> Iterator[F
     short = {workload: row for workload, row in rows.items() if row.verdict is Verdict.NO}
     found = {workload: _find(pods, short.get(workload), nodes, view) for workload, pods in there.items()}
     said = [(workload, one) for workload, one in found.items() if one is not None]
+    said += [(workload, one) for workload, pods in there.items() for one in _find_data(pods)]
     ending = {one: pods for one, pods in there.items() if not _never_ends(found[one])}
     for workload, (rule, severity, message) in (*said, *_find_order(ending, nodes, view)):
         yield Finding(
@@ -88,6 +89,22 @@ def _find_turns(there: Mapping[Reference, Sequence[Pod]], view: View) -> Iterato
                     "further one goes once a new pod is Ready elsewhere"
                 )
                 yield workload, (Rule.DRAIN_ORDER, Severity.INFO, message)
+
+
+def _find_data(pods: Sequence[Pod]) -> Iterator[_Found]:
+    """Yield that pods have emptyDir volumes; of one with `medium: Memory` nothing is said.
+
+    Source: `staging/src/k8s.io/kubectl/pkg/drain/filters.go` (localStorageFilter).
+    """
+    names = sorted({one.name for pod in pods for one in pod.local_volumes if one.kind is LocalStorage.EMPTY_DIR})
+    number = sum(any(one.kind is LocalStorage.EMPTY_DIR for one in pod.local_volumes) for pod in pods)
+    if number:
+        have = "has an emptyDir volume" if number == 1 else "have emptyDir volumes"
+        message = (
+            f"{plural(number, 'pod')} there {have} ({name_list(names)}): kubectl drain refuses without "
+            "--delete-emptydir-data, and with it their data is deleted"
+        )
+        yield Rule.DRAIN_DELETES_DATA, Severity.INFO, message
 
 
 def _is_drained(pod: Pod) -> bool:

@@ -89,9 +89,9 @@ class Rule(Worded):
         "rollout-wedges",
         (
             "A rolling update cannot go on: no node takes the next new pod, and no further old one may be taken away. "
-            "Without a cluster: anti-affinity keeps a surge pod off the domains of the old ones, or a hard spread "
-            "constraint does while another domain is empty. In a cluster its steps are played: an error where every "
-            "way wedges, a warning where some way does."
+            "Without a cluster: anti-affinity or a host port keeps a surge pod off the domains of the old ones, or a "
+            "hard spread constraint does while another domain is empty. In a cluster its steps are played: an error "
+            "where every way wedges, a warning where some way does."
         ),
     )
     MISSING_MATCH_LABEL_KEYS = (
@@ -212,6 +212,13 @@ class Rule(Worded):
         (
             "Some pods of a drain have to wait for others: their budget lets only some go at once (a note), or keeps "
             "the last ones unless another workload goes later (a warning)."
+        ),
+    )
+    DRAIN_DELETES_DATA = (
+        "drain-deletes-data",
+        (
+            "Pods of a drain have emptyDir volumes: kubectl drain refuses without --delete-emptydir-data, and with it "
+            "their data is deleted. A note."
         ),
     )
     BUDGETS_OVERLAP = (

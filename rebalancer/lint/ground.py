@@ -201,7 +201,8 @@ class Ground:
         """Yield the workload and, below a Deployment, its ReplicaSet: the last one owns the pods."""
         known = self._there.get(reference_of(manifest))
         uid = known.uid if known is not None else f"{_NEW}/{reference_of(manifest)}"
-        own = structs.replace(written, uid=uid, namespace=namespace_of(manifest))
+        most = MOST_SCALED if self.snapshot.nodes else written.replicas
+        own = structs.replace(written, uid=uid, namespace=namespace_of(manifest), replicas=min(written.replicas, most))
         assert own.template is not None
         if manifest.kind != _TOP:
             same = known is not None and known.template is not None and known.template.spec == own.template.spec

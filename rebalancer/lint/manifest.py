@@ -18,7 +18,7 @@ ROOT: Final[Path] = ()
 
 
 MOST_SCALED: Final = 10_000
-"""Up to so many pods, which few clusters hold, it is looked at what an autoscaler chooses."""
+"""Up to this many pods of a workload, which few clusters hold, are placed or chosen by an autoscaler."""
 
 
 ONE_EACH: Final = frozenset({"DaemonSet"})

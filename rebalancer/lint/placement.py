@@ -57,6 +57,7 @@ def _unplaced(manifest: Manifest, row: Remaining, ground: Ground, remedies: Reme
     short = row.verdict is Verdict.NO
     verb = "is" if row.wanted == 1 else "are"
     least = f"{row.guaranteed} of {plural(row.wanted, 'pod')} {verb} certain to find a node"
+    more = f"; of {manifest.replicas} replicas no more are placed here" if manifest.replicas > row.wanted else ""
     counts_old = short and _counts_old_pods(manifest, ground)
     doubt = describe_doubt(manifest, ground, row.wanted - row.possible) if short else ""
     severity = Severity.ERROR if short and not counts_old and not doubt else Severity.WARNING
@@ -66,7 +67,7 @@ def _unplaced(manifest: Manifest, row: Remaining, ground: Ground, remedies: Reme
         manifest=manifest,
         path=REPLICAS,
         message=f"{'placed anew, ' * counts_old}{describe_most(row) if short else least}{describe_reason(row)}"
-        f"{f'; {doubt}' if doubt else ''}",
+        f"{more}{f'; {doubt}' if doubt else ''}",
         patch=remedies.place(manifest, row),
     )
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from rebalancer.lint.finding import Finding, Operation, Rule, Severity, set_field
 from rebalancer.lint.ground import Ground, reference_of
-from rebalancer.lint.manifest import Manifest
+from rebalancer.lint.manifest import Manifest, Path
 from rebalancer.lint.rollout_skew import find_rollout_skew
 from rebalancer.lint.steps import is_played
 from rebalancer.lint.strategy import RollingUpdate, is_paused, read_rolling_update
@@ -51,7 +51,7 @@ def _count_unavailable(manifest: Manifest) -> int:
 
 
 def _wedged(manifest: Manifest, worst: Manifest, ground: Ground | None) -> Iterator[Finding]:
-    """Yield anti-affinity that needs a domain more than there are replicas while nothing may be taken away.
+    """Yield anti-affinity or a host port that needs a domain more than there are replicas, and none is taken away.
 
     `worst` is the manifest at the size that is looked at.
     """
@@ -59,11 +59,9 @@ def _wedged(manifest: Manifest, worst: Manifest, ground: Ground | None) -> Itera
     if update is None or update.unavailable:
         return
     replicas = worst.replicas
-    for path, term in own_terms(manifest, apart=True):
-        if splits_revisions(term.match_label_keys):
-            continue
-        noun = "node" if term.topology_key == HOSTNAME else "domain"
-        there = ground.count_domains(manifest, term.topology_key) if ground is not None else None
+    for path, key, rule in _find_exclusive(manifest):
+        noun = "node" if key == HOSTNAME else "domain"
+        there = ground.count_domains(manifest, key) if ground is not None else None
         if there is not None and (not there or there > replicas):  # none at all is what another rule says
             continue
         fewer = "on fewer" if there is None else f"here: {plural(there, noun)} may take its pods"
@@ -72,11 +70,21 @@ def _wedged(manifest: Manifest, worst: Manifest, ground: Ground | None) -> Itera
             severity=Severity.WARNING,
             manifest=manifest,
             path=path,
-            message=f"{_begin(manifest, worst)}, and required anti-affinity over {term.topology_key} keeps it off the "
-            f"{plural(replicas, noun)} of the others: it proceeds from {replicas + 1} {noun}s on, and waits for ever "
-            f"{fewer}",
+            message=f"{_begin(manifest, worst)}, and {rule} keeps it off the {plural(replicas, noun)} of the others: "
+            f"it proceeds from {replicas + 1} {noun}s on, and waits for ever {fewer}",
             patch=_allow_one(manifest, update, ground) if there in {None, replicas} else (),
         )
+
+
+def _find_exclusive(manifest: Manifest) -> Iterator[tuple[Path, str, str]]:
+    """Yield what two pods of a template exclude each other by, of any revision: where, over which key, and its name."""
+    for path, term in own_terms(manifest, apart=True):
+        if not splits_revisions(term.match_label_keys):
+            yield path, term.topology_key, f"required anti-affinity over {term.topology_key}"
+    template = manifest.workload.template if manifest.workload is not None else None
+    if template is not None and template.spec.host_ports and manifest.template is not None:
+        port = template.spec.host_ports[0]
+        yield (*manifest.template, "spec"), HOSTNAME, f"hostPort {port.port} ({port.protocol})"
 
 
 def _wedged_by_spread(manifest: Manifest, worst: Manifest) -> Iterator[Finding]:

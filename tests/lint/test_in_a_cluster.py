@@ -12,7 +12,7 @@ from rebalancer.lint.finding import Finding, Rule, Severity
 from rebalancer.lint.ground import Ground
 from rebalancer.model.affinity import PodAffinity, PodAffinityTerm
 from rebalancer.model.labels import Labels, LabelSelector
-from rebalancer.model.pods import PodPhase
+from rebalancer.model.pods import LocalStorage, LocalVolume, PodPhase
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.simulator import ClusterBuilder
 from tests.lint.build import HOST, ZONE, affinity, autoscaler, budget, deployment, manifests, spread, term, text
@@ -384,6 +384,13 @@ def sharing(allowed: int) -> Snapshot:
     return replace(snapshot, budgets=budgets)
 
 
+def test_of_very_many_replicas_some_are_placed_and_that_is_said() -> None:
+    """Two thousand millions take neither the time nor the memory of so many."""
+    expected = "at most 330 of 10000 pods find a node; of 2000000000 replicas no more are placed here"
+    found = findings(nodes().snapshot(), deployment(2_000_000_000))
+    assert said(found, Rule.NO_PLACEMENT) == [("error", expected)]
+
+
 def test_a_drain_that_ends_in_one_order() -> None:
     """The pod that finds a node elsewhere has to go first. Where the budget lets both go at once there is no order."""
     assert said(findings(sharing(1), drained=["a-1"]), Rule.DRAIN_ORDER) == [
@@ -485,6 +492,20 @@ def test_an_unready_pod_goes_where_as_many_others_are_ready_as_its_budget_wants(
     later = on_node(surged, "b-1", ready=False)
     assert [severity for severity, _ in said(findings(later, drained=["a-1"]), *DRAIN)] == ["warning"]
     assert [severity for severity, _ in said(findings(surged, drained=["a-1", "b-1"]), *DRAIN)] == ["error"]
+
+
+def test_a_drain_deletes_the_data_of_empty_dirs() -> None:
+    """A note, of the pods on the drained node alone, and of no other volume."""
+    volumes = (LocalVolume("cache", LocalStorage.EMPTY_DIR), LocalVolume("logs", LocalStorage.HOST_PATH))
+    there = on_node(nodes(on={"a-1": 2, "b-1": 1}).snapshot(), "a-1", local_volumes=volumes)
+    expected = (
+        "drain of a-1: 2 pods there have emptyDir volumes (cache): kubectl drain refuses without "
+        "--delete-emptydir-data, and with it their data is deleted"
+    )
+    assert said(findings(there, drained=["a-1"]), Rule.DRAIN_DELETES_DATA) == [("info", expected)]
+    assert said(findings(there, drained=["b-1"]), Rule.DRAIN_DELETES_DATA) == []
+    other = on_node(there, "a-1", local_volumes=volumes[1:])
+    assert said(findings(other, drained=["a-1"]), Rule.DRAIN_DELETES_DATA) == []
 
 
 @pytest.mark.parametrize("kind", ["Pod", "DaemonSet", "CloneSet"])

@@ -465,3 +465,25 @@ def test_a_selector_that_names_the_revision_gets_no_match_label_keys() -> None:
 
     assert [one.patch for one in skewed("Exists")] == [()]
     assert skewed("DoesNotExist") == []
+
+
+@pytest.mark.parametrize(
+    ("ports", "spec"),
+    [
+        ({"hostPort": 80}, {}),
+        ({"hostPort": 80, "hostIP": "10.0.0.1", "protocol": "UDP"}, {}),
+        ({}, {"hostNetwork": True}),
+    ],
+)
+def test_two_pods_with_a_host_port_are_not_on_one_node(ports: dict[str, Any], spec: dict[str, Any]) -> None:
+    """Nor are an old one and a new one: the update needs a node more, unless a pod may be missing."""
+    container = {"name": "web", "image": "web", "ports": [{"containerPort": 80, **ports}]}
+    made = deployment(containers=[container], **spec)
+    (one,) = found(Rule.ROLLOUT_WEDGES, made)
+    assert one.severity.value == "warning"
+    assert one.message.endswith(
+        f"and hostPort 80 ({ports.get('protocol', 'TCP')}) keeps it off the 3 nodes of the others: it proceeds from 4 "
+        "nodes on, and waits for ever on fewer"
+    )
+    assert found(Rule.ROLLOUT_WEDGES, patched(made, one)) == []
+    assert found(Rule.ROLLOUT_WEDGES, deployment(containers=[{**container, "ports": [{"containerPort": 80}]}])) == []
