@@ -18,6 +18,7 @@ from rebalancer.policy import PolicyError, load_policy
 from rebalancer.policy.document import API_VERSION
 from rebalancer.tracking.moves import TRANSITIONS
 from tests.pages import (
+    EXAMPLES,
     FAILS,
     ON_A_CLUSTER,
     PAGES_BY_HAND,
@@ -205,7 +206,7 @@ def test_pages_show_several_commands() -> None:
 
 def test_every_command_of_a_page_is_run_somewhere() -> None:
     """A page with a command that needs a cluster is one of those whose commands are run on one."""
-    run_there = {QUICK_START, *(page for pages in ON_A_CLUSTER.values() for page in pages)}
+    run_there = {QUICK_START, *EXAMPLES, *(page for pages in ON_A_CLUSTER.values() for page in pages)}
     assert {command.page for command in COMMANDS if command.place is Place.CLUSTER} == run_there
     known = {"docker", "kind", "k3d", "minikube", "kubectl", "helm", "rebalancer", "make", "export", "curl"}
     assert {command.text.split()[0] for command in COMMANDS} <= known

@@ -26,7 +26,7 @@ COMMAND = [sys.executable, "-m", "rebalancer.cli.main"]
 ENVIRONMENT = dict(os.environ)
 """Passed on as it is: without it a child also gets the COLUMNS that GNU readline sets behind Python's back."""
 
-STORY = "docs/examples/story.yaml"
+STORY = "docs/examples/zone-back/scenario.yaml"
 
 
 def story_at(pace: int, folder: Path) -> str:

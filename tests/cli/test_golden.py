@@ -62,7 +62,7 @@ COMMANDS = {
     "policy-show": ("policy", "show"),
     "snapshot": ("snapshot", "--snapshot", SMALL),
     "apply-nothing": ("apply", NOTHING),
-    "demo": ("demo", "--scenario", "docs/examples/story.yaml"),
+    "demo": ("demo", "--scenario", "docs/examples/zone-back/scenario.yaml"),
     "completion": ("completion", "bash"),
     "pause": ("pause", "--reason", "zone b is upgraded"),
     "pause-for": ("pause", "--reason", "zone b is upgraded", "--for", "2h"),

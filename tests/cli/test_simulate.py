@@ -168,7 +168,7 @@ def test_a_change_that_is_impossible_ends_the_story(capsys: pytest.CaptureFixtur
 
 def test_a_scenario_brings_its_cluster_and_its_policy(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """No cluster is read; --policy goes before the scenario's."""
-    scenario = ["simulate", "--scenario", "docs/examples/story.yaml", "-o", "json"]
+    scenario = ["simulate", "--scenario", "docs/examples/zone-back/scenario.yaml", "-o", "json"]
     assert main(scenario) == 0
     own = json.loads(capsys.readouterr().out)
     assert (own["evictions"], own["lowerBound"], len(own["report"]["limits"])) == (3, 3, 0)

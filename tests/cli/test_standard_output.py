@@ -112,7 +112,7 @@ def test_what_c_code_prints_is_no_part_of_the_answer() -> None:
 CODES = {
     **{f"{verb} --snapshot docs/examples/zone-returned.json": 0 for verb in ("plan", "report", "explain deploy/cart")},
     "status --kubeconfig /nowhere": 1,
-    "demo --scenario docs/examples/story.yaml": 0,
+    "demo --scenario docs/examples/zone-back/scenario.yaml": 0,
     "nothing": 2,
 }
 """Commands and their exit codes."""

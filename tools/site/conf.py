@@ -18,6 +18,11 @@ from rebalancer import __version__
 CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "Start": ("docs/quickstart", "docs/reading"),
     "Solve a problem": ("docs/after-a-zone-outage", "docs/statefulset-volumes", "docs/scale-up-pending"),
+    "Examples": (
+        "docs/examples/zone-back/README",
+        "docs/examples/redis-limits/README",
+        "docs/examples/prevention/README",
+    ),
     "Understand": ("docs/concepts", "docs/comparison"),
     "Use": (
         "docs/policy",
