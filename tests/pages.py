@@ -33,7 +33,7 @@ QUICK_START: Final = "docs/quickstart.md"
 """`tests/cluster/test_quick_start.py` runs it, beside a running controller."""
 
 EXAMPLES: Final = [page for page in PAGES_BY_HAND if re.fullmatch(r"docs/examples/[a-z-]+/README\.md", page)]
-"""`tests/cli/test_examples.py` plays them in the simulator where that can."""
+"""`tests/cluster/test_examples.py` plays them on real servers, `tests/cli/test_examples.py` simulates some."""
 
 CONTROLLER: Final = "a running controller"
 ARGO_CD: Final = "Argo CD"

@@ -21,7 +21,9 @@ CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "Examples": (
         "docs/examples/zone-back/README",
         "docs/examples/redis-limits/README",
+        "docs/examples/autoscaled/README",
         "docs/examples/prevention/README",
+        "docs/examples/approval/README",
     ),
     "Understand": ("docs/concepts", "docs/comparison"),
     "Use": (
