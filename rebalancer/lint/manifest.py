@@ -106,6 +106,12 @@ class Manifests:
         scalers = ((one.autoscaler, one.namespace) for one in self.every if one.autoscaler is not None)
         return {_target(one, namespace): one.max_replicas for one, namespace in scalers if one.max_replicas is not None}
 
+    def find_scaler(self, manifest: Manifest) -> Manifest | None:
+        """Return the autoscaler among the manifests that chooses the replicas of one, None without one."""
+        own = manifest.namespace, manifest.kind, manifest.name
+        scalers = ((one, one.autoscaler) for one in self.every)
+        return next((one for one, it in scalers if it is not None and _target(it, one.namespace) == own), None)
+
     @cached_property
     def workloads(self) -> tuple[Manifest, ...]:
         """Those with a pod template."""

@@ -8,7 +8,7 @@ from rebalancer.lint.ground import Ground
 from rebalancer.lint.manifest import Manifest
 from rebalancer.lint.not_whole import describe_most, describe_reason, find_not_whole
 from rebalancer.lint.platforms import check_platforms
-from rebalancer.lint.remedies import REPLICAS, Remedies, lose_none
+from rebalancer.lint.remedies import MAX_REPLICAS, REPLICAS, Remedies, lose_none
 from rebalancer.lint.volumes import VolumesUnknown
 from rebalancer.model.loss_phase import Phase
 from rebalancer.model.moves import Reference
@@ -41,16 +41,24 @@ def _scaled(ground: Ground, whole: Collection[Reference], remedies: Remedies) ->
     if ground.scaled is None:
         return
     for workload, row in find_not_whole(lose_none(ground.scaled), whole).items():
-        if row.verdict is Verdict.NO and row.wanted > ground.by_workload[workload].replicas:
-            yield Finding(
-                rule=Rule.NO_PLACEMENT_AT_MOST,
-                severity=Severity.WARNING,
-                manifest=ground.by_workload[workload],
-                path=REPLICAS,
-                message=f"scaled to {row.wanted} replicas, which its autoscaler may choose, {describe_most(row)}"
-                f"{describe_reason(row)}",
-                patch=remedies.scale(ground.by_workload[workload], ground.scaled),
-            )
+        manifest = ground.by_workload[workload]
+        if row.verdict is not Verdict.NO or row.wanted <= manifest.replicas:
+            continue
+        scaler = ground.manifests.find_scaler(manifest)
+        at, path, of = manifest, REPLICAS, "its autoscaler"
+        patch = remedies.scale(manifest, ground.scaled)
+        if not patch and scaler is not None:
+            at, path, of = scaler, MAX_REPLICAS, f"this autoscaler of {manifest.title}"
+            patch = remedies.limit_scaling(manifest, scaler, row)
+        yield Finding(
+            rule=Rule.NO_PLACEMENT_AT_MOST,
+            severity=Severity.WARNING,
+            manifest=at,
+            path=path,
+            message=f"scaled to {row.wanted} replicas, which {of} may choose, {describe_most(row)}"
+            f"{describe_reason(row)}",
+            patch=patch,
+        )
 
 
 def _unplaced(manifest: Manifest, row: Remaining, ground: Ground, remedies: Remedies) -> Finding:

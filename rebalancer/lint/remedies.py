@@ -2,8 +2,9 @@
 
 Problem: which field to change, and how far. Idea: try changes of one field one after the other, and take the first that
 holds: nodeTaintsPolicy: Honor, fewer minDomains, a larger maxSkew, from the least on that counts allow, then fewer
-replicas. A change holds where all pods of the manifest are certain to find a node, no other manifest gets a finding by
-it, no budget then allows nothing, and its own rollout does not wedge where it did not before.
+replicas, or fewer that an autoscaler may choose. A change holds where all pods of the manifest are certain to find a
+node, no other manifest gets a finding by it, no budget then allows nothing, and its own rollout does not wedge where it
+did not before.
 
 Example: 4 pods with required anti-affinity on 3 nodes have no constraint to loosen, and 3 replicas hold.
 
@@ -36,6 +37,7 @@ from rebalancer.resilience.rows import Remaining, Verdict, choose_domains, find_
 from rebalancer.scheduling.view import View
 
 REPLICAS: Final[Path] = ("spec", "replicas")
+MAX_REPLICAS: Final[Path] = ("spec", "maxReplicas")
 
 _WORK: Final = 100
 """How many changes of a call are tried; one counts again for `_SIZE` pods and nodes."""
@@ -75,6 +77,20 @@ class Remedies:
         """Return the change of a constraint after which as many pods find a node as an autoscaler chooses at most."""
         return self._find_first(manifest, _loosen(manifest, lose_none(scaled)), _scale_most)
 
+    def limit_scaling(self, manifest: Manifest, scaler: Manifest, row: Remaining) -> tuple[Operation, ...]:
+        """Return the largest maxReplicas of an autoscaler with which all pods of its workload find a node."""
+        assert scaler.autoscaler is not None
+        for most in range(min(row.possible, row.wanted - 1), manifest.replicas - 1, -1)[:_MOST_VALUES]:
+            self._left -= self._cost
+            if self._left < 0:
+                break
+            changed = replace(scaler, autoscaler=structs.replace(scaler.autoscaler, max_replicas=most))
+            ground = self._change(scaler, changed)
+            own = reference_of(manifest)
+            if all(_is_certain(loss, own) for loss in (lose_none(ground.deployed), *_scale_most(ground))):
+                return set_field(scaler, MAX_REPLICAS, most)
+        return ()
+
     def lose_zone(self, manifest: Manifest, zone: str) -> tuple[Operation, ...]:
         """Return the change of a constraint after which all pods come back, whichever zone is lost, first this one."""
         lost = _lose_zone(self._ground, zone)
@@ -96,10 +112,14 @@ class Remedies:
                 return candidate.patch
         return ()
 
+    def _change(self, old: Manifest, new: Manifest) -> Ground:
+        """Return the same cluster with another manifest in place of one."""
+        changed = tuple(new if one is old else one for one in self._ground.manifests.every)
+        return replace(self._ground, manifests=Manifests(changed))
+
     def _holds(self, old: Manifest, new: Manifest, lose_more: Callable[[Ground], Iterable[Loss]]) -> bool:
         """Return whether all pods of a changed manifest find a node for certain, and nothing else gets worse."""
-        changed = tuple(new if one is old else one for one in self._ground.manifests.every)
-        ground, own = replace(self._ground, manifests=Manifests(changed)), reference_of(new)
+        ground, own = self._change(old, new), reference_of(new)
         whole = lose_none(ground.deployed)
         if not all(_is_certain(loss, own) for loss in (whole, *lose_more(ground))):
             return False

@@ -156,8 +156,8 @@ def test_a_rollout_whose_first_pod_finds_no_room() -> None:
                 (
                     "warning",
                     (
-                        "scaled to 7 replicas, which its autoscaler may choose, at most 6 of 7 pods find a node: of 3 "
-                        "nodes 3 have not enough cpu"
+                        "scaled to 7 replicas, which this autoscaler of Deployment shop/web may choose, at most 6 of 7 pods "
+                        "find a node: of 3 nodes 3 have not enough cpu"
                     ),
                 )
             ],
@@ -176,7 +176,9 @@ def test_an_autoscaler_without_a_bound_gets_an_answer() -> None:
     """Of two billion pods no more are placed than any cluster holds."""
     found = findings(nodes().snapshot(), deployment(None, containers=cpu("7")), autoscaler(1, 2_000_000_000))
     ((_, message),) = said(found, Rule.NO_PLACEMENT_AT_MOST)
-    assert message.startswith("scaled to 10000 replicas, which its autoscaler may choose, at most 6 of 10000 pods")
+    assert message.startswith(
+        "scaled to 10000 replicas, which this autoscaler of Deployment shop/web may choose, at most 6 of 10000 pods"
+    )
 
 
 DRAIN = (Rule.DRAIN_NEVER_ENDS, Rule.DRAIN_LEAVES_FEWER)

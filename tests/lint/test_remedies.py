@@ -119,6 +119,18 @@ def test_a_patch_changes_one_field_as_little_as_needed(
         assert len(find(rule, cluster, patched(made[0], less), *made[1:])) == 1
 
 
+@pytest.mark.parametrize("most", [7, 8, 20])
+def test_an_autoscaler_may_choose_no_more_than_find_a_node(most: int) -> None:
+    """Where no constraint can be loosened: 6 pods of 7 cores find a node, whatever is picked, and 7 do not."""
+    made = deployment(None, containers=cpu("7"))
+    (one,) = find(MOST, nodes(), made, scaler(most))
+    assert one.manifest.kind == "HorizontalPodAutoscaler"
+    assert "this autoscaler of Deployment shop/web" in one.message
+    assert [(operation.path[-1], operation.value) for operation in one.patch] == [("maxReplicas", 6)]
+    assert find(MOST, nodes(), made, patched(scaler(most), one)) == []
+    assert len(find(MOST, nodes(), made, scaler(7))) == 1
+
+
 def test_fewer_replicas_may_not_make_a_rollout_wedge() -> None:
     """A quarter of 4 pods is 1 that may be missing, a quarter of 3 is none: then 3 nodes are too few for an update."""
     made = deployment(4, **APART)
