@@ -156,8 +156,8 @@ def test_a_rollout_whose_first_pod_finds_no_room() -> None:
                 (
                     "warning",
                     (
-                        "scaled to 7 replicas, which this autoscaler of Deployment shop/web may choose, at most 6 of 7 pods "
-                        "find a node: of 3 nodes 3 have not enough cpu"
+                        "scaled to 7 replicas, which this autoscaler of Deployment shop/web may choose, at most 6 of "
+                        "7 pods find a node: of 3 nodes 3 have not enough cpu"
                     ),
                 )
             ],
