@@ -10,15 +10,19 @@ blocked   it is needed for a violation that evictions cannot repair now, whateve
 The first three add up to `evictions`. A part of a violation that cannot be repaired as a whole may still be repaired:
 these evictions are now or waiting, and counted in `partial` too. There is no proof of how few they could be.
 
-While a StatefulSet creates an evicted pod anew, the rest of its repair is in none of these parts: it is `uncounted`.
+While a StatefulSet creates an evicted pod anew, or waits until it is Ready, the rest of its repair is in none of these
+parts: it is `uncounted`.
 """
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from rebalancer.model.facts import Refusal
 from rebalancer.model.reasons import Reason, State
+from rebalancer.planning.diagnosis.obstacles import PodsStay
 from rebalancer.planning.plan import ComponentPlan, Plan
+from rebalancer.planning.scope.owners import LowerOrdinalNotReady
 
 
 class PlanNumbers(NamedTuple):
@@ -76,5 +80,11 @@ def _count(group: ComponentPlan, now: int, waiting: int) -> PlanNumbers:
         partial=decided,
         blocked=max(0, group.evictions - decided),
         blocked_lower_bound=max(0, group.lower_bound - decided),
-        uncounted=int(group.reason is Reason.ARRIVING and not group.evictions),
+        uncounted=int(not group.evictions and _waits_for_pod(group.refusal)),
     )
+
+
+def _waits_for_pod(refusal: Refusal | None) -> bool:
+    """Return whether a repair goes on once a pod of its StatefulSet is there, or Ready."""
+    cause = refusal.cause if isinstance(refusal, PodsStay) else refusal
+    return isinstance(cause, LowerOrdinalNotReady) or (cause is not None and cause.reason is Reason.ARRIVING)

@@ -133,7 +133,7 @@ def status_document(
         guards=guard_status(state.guards),
         in_flight=_in_flight(moves),
         last_moves=tuple(move_entry(move) for move in moves if move.state.over),
-        plan=PlanSummary(evictions=account.waiting if account else 0, minimum=account.lower_bound if account else 0),
+        plan=_plan_summary(account),
         losses=loss_status(cycle.losses) if cycle else (),
         figures=cycle.overview.find_figures(account) if cycle and account else None,
         approval=approval_status(cycle.plan, cycle.memory.proposal, cycle.context.policy) if cycle else None,
@@ -207,3 +207,10 @@ def _find_holds(state: LoopState) -> tuple[HoldStatus, ...]:
     overdue = [NamespaceHold(one.namespace, one.since, one.refusal) for one in blocked_namespaces(moves)]
     missing = [] if state.mode is Mode.OBSERVE else find_missing_rights(state.queue.rights)
     return find_holds(context, cycle.assessment.unsettled_domains, [*overdue, *missing, *misplaced])
+
+
+def _plan_summary(account: Account | None) -> PlanSummary:
+    if account is None:
+        return PlanSummary(evictions=0, minimum=0)
+    uncounted = sum(one.uncounted for one in account.numbers.values())
+    return PlanSummary(evictions=account.waiting, minimum=account.lower_bound, uncounted=uncounted)

@@ -138,6 +138,7 @@ def explain_pod(
     labels = node.labels if node is not None else {}
     states = StateReasons(plan, details.relaxations)
     path = [
+        *([_gone(pod)] if pod.node and node is None else []),
         *_state_answers(groups, limits, labels, states),
         *_anti_affinity_answers(reference, assessment, labels, states),
         *_missing_domain_answers(reference, assessment),
@@ -357,6 +358,15 @@ def _anti_affinity_answers(
             f"{one.state}: {one.message}" if one.message else str(one.state),
             *lines,
         )
+
+
+def _gone(pod: Pod) -> Answer:
+    """Say that the node of a pod is gone: what follows is about a pod that Kubernetes is about to delete."""
+    return _answer(
+        "Does its node exist?",
+        f"no, node {pod.node} is gone",
+        "no constraint and no limit counts the pod; kube-controller-manager deletes it, and its owner creates another one",
+    )
 
 
 def _missing_domain_answers(reference: Reference, assessment: Assessment) -> Iterator[Answer]:

@@ -236,7 +236,7 @@ def proof_text(evictions: int, lower_bound: int) -> str:
 
 def uncounted_text(repairs: int) -> str:
     """Say that repairs are left out of a number of evictions."""
-    return f"without {plural(repairs, 'repair')} whose pods are created anew"
+    return f"without {plural(repairs, 'repair')} that {'waits' if repairs == 1 else 'wait'} for a pod"
 
 
 def unsatisfiable_text(limits: int) -> str:

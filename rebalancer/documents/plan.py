@@ -83,7 +83,7 @@ class Totals(CamelCaseStruct, frozen=True, kw_only=True):
     `partial` of `now` and `waiting` repair a violation only in part. `lowerBound` is the proved minimum of `evictions`,
     `blockedLowerBound` that of `blocked`; `optimal`: `evictions` is its minimum. `nextAt` is the first moment at which
     a wait ends, null where no such time is known. `uncounted` repairs are not in these numbers: they go on once a
-    StatefulSet has created an evicted pod anew.
+    pod of their StatefulSet is there, or Ready.
     """
 
     evictions: Number

@@ -271,10 +271,14 @@ class GuardStatus(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class PlanSummary(CamelCaseStruct, frozen=True, kw_only=True):
-    """The evictions that are still to be made of all that can be repaired, and their proved minimum."""
+    """The evictions that are still to be made of all that can be repaired, and their proved minimum.
+
+    `uncounted` repairs are not in these numbers: they go on once a pod of their StatefulSet is there, or Ready.
+    """
 
     evictions: Number
     minimum: Number
+    uncounted: Number = 0
 
 
 class PreventionStatus(CamelCaseStruct, frozen=True, kw_only=True):

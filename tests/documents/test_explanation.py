@@ -109,3 +109,14 @@ def test_pods_that_cost_the_same_are_told_that_the_name_decides() -> None:
     assert why_it_stays(snapshot)[second.name] == (
         f"{INSTEAD.format(f'{first.name} is')}: {second.name} costs as much as {first.name}, and the name decides"
     )
+
+
+def test_a_pod_whose_node_is_gone_is_said_to_be_deleted_soon() -> None:
+    """Before anything else: what is said of its rules is about pods that remain."""
+    whole = a_cluster("ab", 1, {"a-1": 1, "b-1": 1}, namespace="one", spread={ZONE: 1}).snapshot()
+    without = replace(whole, nodes=tuple(node for node in whole.nodes if node.name != "b-1"))
+    for snapshot, is_gone in ((whole, False), (without, True)):
+        evaluation = evaluate(snapshot, rules())
+        (pod,) = (one for one in snapshot.pods if one.node == "b-1")
+        answers = explain_pod(pod, evaluation.view, evaluation.assessment, evaluation.plan).path
+        assert (answers[0].answer == "no, node b-1 is gone") is is_gone

@@ -4,7 +4,15 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from rebalancer.documents.phrases import ago, domains_text, past_moves, proof_text, took_text, unsatisfiable_text
+from rebalancer.documents.phrases import (
+    ago,
+    domains_text,
+    past_moves,
+    proof_text,
+    took_text,
+    uncounted_text,
+    unsatisfiable_text,
+)
 from rebalancer.documents.status import ApprovalStatus, MoveEntry, PauseStatus, StatusDocument
 from rebalancer.model.moves import MoveState
 from rebalancer.model.reasons import Reason
@@ -153,6 +161,8 @@ def _facts(status: StatusDocument) -> Iterator[str]:
     ran = f", last cycle {status.last_cycle:%Y-%m-%d %H:%M:%SZ}" if status.last_cycle is not None else ""
     yield f"Policy {status.policy.hash} ({policy_source(status)}){ran}."
     plan = proof_text(status.plan.evictions, status.plan.minimum) if status.plan.evictions else "nothing to evict"
+    if status.plan.uncounted:
+        plan = f"{plural(status.plan.evictions, 'eviction')} ({uncounted_text(status.plan.uncounted)})"
     flight = "in flight" if goes_on(status) else "in flight in the last cycle"
     yield f"Plan: {plan}; {plural(len(status.in_flight), 'move')} {flight}."
     if status.left_out:

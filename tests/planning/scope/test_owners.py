@@ -208,6 +208,11 @@ class TestOrder:
         waits = LowerOrdinalNotReady("StatefulSet", "db-1", state)
         assert (found["0"], found["2"], found["3"]) == (None, waits, waits)
 
+    def test_what_waits_for_a_lower_ordinal_is_left_out_of_no_proved_minimum(self) -> None:
+        """Its evictions are not known until that pod is Ready: what is known may be fewer than are made."""
+        plan = planned(named(database({"a-1": 4, "b-1": 0}), "db-0", ready=False))
+        assert (plan_numbers(plan).uncounted, plan_numbers(plan).optimal) == (1, False)
+
     def test_whichever_pods_are_not_ready_all_below_a_victim_are(self) -> None:
         """Of a step, too: its victims are Ready themselves but for the lowest that is not."""
         random, moving = Random(5), 0
