@@ -365,7 +365,8 @@ def _gone(pod: Pod) -> Answer:
     return _answer(
         "Does its node exist?",
         f"no, node {pod.node} is gone",
-        "no constraint and no limit counts the pod; kube-controller-manager deletes it, and its owner creates another one",
+        "no constraint and no limit counts the pod",
+        "kube-controller-manager deletes it, and its owner creates another one",
     )
 
 
