@@ -32,7 +32,7 @@ def do_all(plane: ControlPlane, seeds: Sequence[int], rollouts: int) -> list[Ste
 
 
 def tell(steps: Sequence[Step]) -> Sequence[Claim]:
-    """Print the tables of docs/lint.md, and return the errors that were wrong."""
+    """Print the tables of docs/results.md, and return the errors that were wrong."""
     return report([*find_claims(steps)], [*find_events(steps)])
 
 

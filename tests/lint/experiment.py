@@ -174,7 +174,7 @@ def _kinds(step: Step, cluster: str) -> Iterator[tuple[str, Mapping[str, str], C
 
 
 def report(claims: Sequence[Claim], events: Sequence[Event]) -> Sequence[Claim]:
-    """Print the tables of docs/lint.md, and return the errors that were wrong."""
+    """Print the tables of docs/results.md, and return the errors that were wrong."""
     print(f"\n{_claims_table(claims)}\n\n{_events_table(events)}\n")
     for event in events:
         if not event.foretold:

@@ -40,6 +40,6 @@ def test_no_error_is_wrong_in_the_simulator() -> None:
 @pytest.mark.thorough
 @pytest.mark.timeout(3_600)
 def test_no_error_is_wrong_in_two_thousand_clusters() -> None:
-    """The tables are in docs/lint.md."""
+    """The tables are in docs/results.md."""
     wrong = report(*run_all(range(1_000, 3_000)))
     assert not wrong, "\n".join(map(str, wrong))

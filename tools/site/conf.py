@@ -26,13 +26,7 @@ CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
         "docs/examples/approval/README",
     ),
     "Understand": ("docs/concepts", "docs/comparison"),
-    "Use": (
-        "docs/policy",
-        "docs/lint",
-        "docs/simulate",
-        "docs/resilience",
-        "docs/prevention",
-    ),
+    "Use": ("docs/policy", "docs/lint", "docs/prevention"),
     "Operate": (
         "docs/install",
         "deploy/chart/rebalancer/README",
