@@ -1,10 +1,10 @@
 """What becomes of each repair: how many evictions it takes, how many are under way, and why it does not go on now.
 
-A cycle decides; an account is of a moment after it, with what has happened since: requests that were sent or refused,
-a pause. Whoever shows a number, a reason or an end takes it from here, so that no two say different things.
+A cycle decides; an account describes a later moment, with what has happened since: requests that were sent or refused,
+a pause. Every number, reason and end that is shown comes from here, so that all views agree.
 
-What keeps everything back (a pause, the mode, the breaker, a window) and what keeps one repair back are both true; of
-what is known, the one that ends last says when the repair goes on. Another wait may follow that nobody looked at yet.
+A hold on everything (a pause, the mode, the breaker, a window) and a wait of one repair may both apply. The one that
+ends last, as far as known, says when the repair goes on. Another wait may follow that was not evaluated yet.
 """
 
 from collections import Counter
@@ -49,15 +49,14 @@ class Wait(NamedTuple):
 
 
 class Repair(NamedTuple):
-    """What becomes of the repair of one component: of its evictions `under_way` were requested since it was planned.
-
-    `wait` is None while one of them goes or is under way, and where there is nothing to wait for.
-    """
+    """What becomes of the repair of one component."""
 
     component: ComponentPlan
     numbers: PlanNumbers
     under_way: int
+    """How many of its evictions were requested since it was planned."""
     wait: Wait | None
+    """None while an eviction goes or is under way, and where there is nothing to wait for."""
 
     @property
     def needed(self) -> int:
@@ -72,20 +71,20 @@ class Repair(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """What becomes of a plan. `moves` are those of the memory, `common` is what keeps every eviction back, or None.
-
-    `numbers` are those of the plan, by component: counted once for a plan, whatever happens to it. `approved` are the
-    components whose evictions go by an approval, by name; None where none is needed. `rights` is where this account may
-    evict.
-    """
+    """What becomes of a plan."""
 
     plan: Plan
     numbers: Mapping[str, PlanNumbers]
+    """The numbers of the plan by component: counted once for a plan, whatever happens to it."""
     fates: Fates
     moves: Sequence[Move]
+    """The moves of the memory."""
     common: Refusal | None = None
+    """What keeps every eviction back, or None."""
     approved: Collection[str] | None = None
+    """The names of the components whose evictions go by an approval; None where none is needed."""
     rights: Rights = field(default_factory=Rights)
+    """Where this account may evict."""
 
     @cached_property
     def repairs(self) -> Mapping[str, Repair]:
@@ -145,7 +144,7 @@ class Account:
 
     @property
     def may_go_sooner(self) -> bool:
-        """Whether a repair may go on before `next_at`: one does, or waits for an event of which no time is known."""
+        """Whether a repair may go on before `next_at`: one does, or waits for an event without a known time."""
         waits = (repair.wait for repair in self.repairs.values() if repair.needed)
         return any(wait is None or (wait.until is None and not wait.refusal.end.is_never) for wait in waits)
 
@@ -156,9 +155,10 @@ class Account:
 
     @cached_property
     def refusals(self) -> Mapping[Reason, int]:
-        """How many pods are not evicted, or not yet, by reason; and workloads of which no pod is counted for it.
+        """The number of pods that may not be evicted, or not yet, by reason.
 
-        What may not be evicted is no news where a repair needs none of it: it counts where one lacks something.
+        A workload without a counted pod counts instead. Only pods of workloads that lack something count: others need
+        no eviction.
         """
         lacking = {
             member.reference

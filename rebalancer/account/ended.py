@@ -1,7 +1,7 @@
-"""Why something is violated no longer although nothing satisfies it: it is not required any more.
+"""Why a violation is over although nothing satisfies it: its requirement is gone.
 
-A violation ends when its constraint or limit is satisfied. It ends, too, when the constraint, the limit or the pods are
-gone: then nothing was repaired, and nobody may say so.
+A violation ends when its constraint or limit is satisfied. It also ends when the constraint, the limit or the pods are
+gone. Then nothing was repaired, and no report may say so.
 """
 
 from collections.abc import Iterable

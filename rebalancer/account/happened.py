@@ -2,8 +2,8 @@
 
     state before, state after ──► occurrences ──► Kubernetes events, entries of the history, counters
 
-An occurrence has what its renderings name, and no words of its own. Two renderings may take the same thing at different
-moments; then the occurrence says so in a field.
+An occurrence has the values that its renderings name, and no words of its own. If two renderings report it at different
+moments, a field of the occurrence says so.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -64,10 +64,10 @@ MOST_DEADLOCKS: Final = 50
 """Deadlocks that are reported in one step. Further ones come in the next steps."""
 
 _MOST_EVICTED: Final = 50
-"""Workloads of which one step says that others evict their pods; the report and the metrics have the others."""
+"""One step reports others' evictions for up to this many workloads; the report and the metrics have all."""
 
 _MOST_CHANGES: Final = 20
-"""Workloads of which one step says that enough is left of them no longer, or again; the metrics have the others."""
+"""One step reports changes of a workload's resilience for up to this many; the metrics have all."""
 
 _MOST_TEAMS: Final = 50
 """Team policies that one step names, by namespace; the status and the metrics have the others."""
@@ -111,21 +111,25 @@ class Owner(NamedTuple):
 
 
 class LimitChanged(NamedTuple):
-    """A limit is violated, infeasible or satisfied: `state`. It is reported on `owners`, and on `pods` in excess."""
+    """A limit is violated, infeasible or satisfied."""
 
     limit: EvaluatedLimit
     state: State
+    """The new state."""
     cause: ViolationCause | None
     owners: Sequence[Owner]
+    """The owners that the event is reported on."""
     pods: Sequence[Pod]
+    """The pods in excess, on which the event is reported, too."""
 
 
 class Subject(NamedTuple):
-    """What is, or was, violated, as the last cycle has it that counted it; `dropped` says why no later one does."""
+    """What is, or was, violated, by the last cycle that counted it."""
 
     evaluated: EvaluatedGroup | EvaluatedLimit | EvaluatedTerm
     causes: Causes
     dropped: Dropped | None = None
+    """Why no later cycle counts it."""
 
     @property
     def only_waits(self) -> bool:
@@ -145,19 +149,20 @@ class ViolationBegan(NamedTuple):
 
 
 class ViolationEnded(NamedTuple):
-    """A violation that began at `since`, in seconds, is over, and so is its repair.
+    """A violation is over, and so is its repair.
 
-    `GroupRecovered` may come before: while a pod is evicted and not replaced, its group may look satisfied. `subject`
-    is None where this process has not seen it: it may be satisfied, gone, or violated together with others. `gone` is
-    when an earlier cycle first saw that it is violated no longer, as status and trend said then; None if none did.
-    `only_waited`: no constraint was violated, pods waited for a node.
+    `GroupRecovered` may come before: while a pod is evicted and not replaced, its group may look satisfied.
     """
 
     token: str
     subject: Subject | None
+    """None where this process has not seen it: it may be satisfied, gone, or violated together with others."""
     since: int
+    """When the violation began, in seconds."""
     gone: SeenGone | None = None
+    """When an earlier cycle first saw that the violation is over, as status and trend said then; None if none did."""
     only_waited: bool = False
+    """Whether no constraint was violated, and pods only waited for a node."""
 
 
 class Deadlocked(NamedTuple):
@@ -355,7 +360,7 @@ class ClusterPolicyChanged(NamedTuple):
 
 
 class ClusterPolicyRefused(NamedTuple):
-    """The newest cluster policy is not valid; the one with this hash stays in force."""
+    """The newest cluster policy is not valid. The policy with this hash stays in force."""
 
     hash: str
     why: str
@@ -382,30 +387,31 @@ class Paused(NamedTuple):
 
 
 class PauseChanged(NamedTuple):
-    """A process has read another pause than before, or none; whoever leads."""
+    """A process, leader or not, has read another pause than before, or none."""
 
     before: Pause | None
     now: Pause | None
 
 
 class Declared(NamedTuple):
-    """People have said something, which is told once, whoever leads, and when it is known who.
-
-    `author` is None where nobody has, as a pause has ended by its time, or nothing says who: of a right. `at` is when,
-    where that is known and was not seen. Times are in seconds, 0 where there is none.
-    """
+    """A declaration by people, reported once, when its author is known, by any leader."""
 
     kind: EntryKind
     author: Author | None
+    """None where nobody declared it, as when a pause ends by its time, or where the author is unknown, as of a right.
+    """
     what: str = ""
     since: int = 0
+    """In seconds, 0 where there is no such time."""
     until: int = 0
+    """In seconds, 0 where there is no such time."""
     number: int = 0
     at: int = 0
+    """When it happened, in seconds, where that is known but was not seen; else 0."""
 
 
 class RequestAnswered(NamedTuple):
-    """A request for an eviction has its answer, `result` in one word; whoever leads now."""
+    """A request for an eviction has its answer, `result` in one word; in any process, leader or not."""
 
     result: str
 
@@ -462,7 +468,7 @@ Occurrence = (
 def find_group_changes(
     before: Collection[str], assessment: Assessment, causes: Causes
 ) -> Iterator[GroupViolated | GroupRecovered]:
-    """Yield the groups that became violated or recovered; `before` has the tokens of those that were violated."""
+    """Yield the groups that became violated or recovered; `before` has the tokens of the violated groups before."""
     for group in assessment.groups:
         was_violated = make_token(group.spread.name) in before
         if group.violated and not was_violated:
@@ -555,7 +561,7 @@ def find_subjects(assessment: Assessment, causes: Causes, tokens: frozenset[str]
 
 
 def find_workloads(evaluated: EvaluatedGroup | EvaluatedLimit | EvaluatedTerm) -> Sequence[Reference]:
-    """Return the workloads of a group or limit, or those that declare a term, by name."""
+    """Return the workloads of a group or limit, or the workloads that declare a term, by name."""
     if isinstance(evaluated, EvaluatedLimit):
         return sorted({part.member.reference for part in evaluated.parts})
     return evaluated.workloads
@@ -579,7 +585,7 @@ def find_violations(before: Memory, after: Memory, subjects: FindSubjects) -> It
     """Yield the violations that ended in between, then those that began.
 
     A violation whose moves are in flight has not ended: it may come back. Once they are over, it has ended in the cycle
-    that first saw it gone. What only waited for a node, and violates a constraint now, begins then.
+    that first saw it gone. A subject that only waited for a node, and violates a constraint now, begins now.
     """
     known, seen = find_open(before), _find_seen(after)
     waiting = frozenset(before.noted.waiting)
@@ -625,7 +631,7 @@ def _whole_losses(memory: Memory, keys: Collection[str]) -> dict[DomainName, Dom
 def _gone(before: Memory, after: Memory, keys: Collection[str]) -> Iterator[DomainName]:
     """Yield the domains whose last node has gone.
 
-    Both memories list the domains that were seen lately; those of the last snapshot were all seen last.
+    Both memories list the domains that were seen lately. The domains of the last snapshot share the latest time.
     """
     found, has = _seen(after)
     known, had = _seen(before)
@@ -637,7 +643,7 @@ def _gone(before: Memory, after: Memory, keys: Collection[str]) -> Iterator[Doma
 def _come(before: Memory, after: Memory, keys: Collection[str]) -> dict[DomainName, datetime | None]:
     """Return the domains that have a node again, each with when it was seen last, None for the first time.
 
-    A key of which no domain is known before shows nothing: all of its domains are new.
+    A key without known domains shows nothing: all of its domains are new.
     """
     if before.zones == after.zones:
         return {}
@@ -666,8 +672,8 @@ def find_deadlocked(
 def find_ended(before: Iterable[Move], after: Iterable[Move]) -> Iterator[MoveEnded]:
     """Yield the requests that have ended in between.
 
-    Whoever has refused an eviction for the moment may still carry it out: it ends when that time is over. A clock that
-    was set back changes when a move was requested; its pod tells it from others.
+    A refused eviction may still be carried out by its refuser, and ends when that time is over. The pod identifies a
+    move: a clock that was set back changes when it was requested.
     """
     followed = {move.uid for move in before if not _has_ended(move)}
     for move in after:
@@ -676,7 +682,7 @@ def find_ended(before: Iterable[Move], after: Iterable[Move]) -> Iterator[MoveEn
 
 
 def find_late(stored: Iterable[Move], own: Iterable[Move]) -> Iterator[MoveEnded]:
-    """Yield the requests that a new leader knows to have ended, and that go on in what the last one has stored.
+    """Yield the requests that a new leader knows to have ended, but that the last leader's memory continues.
 
     Another request for the same pod is another leader's.
     """
@@ -702,7 +708,7 @@ def _was_granted(move: Move) -> bool:
 
 
 def find_overdue(before: Iterable[Move], after: Iterable[Move]) -> Iterator[ReplacementOverdue]:
-    """Yield the replacements that have become overdue, or for which a reason has become known."""
+    """Yield the replacements that have become overdue, and overdue ones with a newly known reason."""
     known = {move.uid: (move.uncreated, move.unstarted) for move in before}
     for move in after:
         uncreated, unstarted = known.get(move.uid, (None, None))
@@ -721,7 +727,7 @@ def find_others(before: Iterable[OthersEvictions], after: Iterable[EvictedByOthe
 def find_motion(
     before: Iterable[UnsettledDomain], after: Iterable[UnsettledDomain]
 ) -> Iterator[DomainMoves | DomainSettled]:
-    """Yield the domains that have begun to lose nodes, then those that have settled."""
+    """Yield the domains that have begun to lose nodes, then the domains that have settled."""
     known = {(domain.motion.key, domain.motion.value): domain.motion for domain in before}
     moving = {(domain.motion.key, domain.motion.value): domain for domain in after}
     yield from (DomainMoves(domain) for place, domain in moving.items() if place not in known)
@@ -729,7 +735,7 @@ def find_motion(
 
 
 def find_capacity(decision: CapacityDecision) -> Iterator[CapacityRequested | CapacityEnded]:
-    """Yield the requests for capacity that began, and those that something became of."""
+    """Yield the requests for capacity that began, then the requests that ended."""
     yield from map(CapacityRequested, decision.begun)
     yield from map(CapacityEnded, decision.changes)
 
@@ -750,10 +756,10 @@ def find_approvals(
 def find_whole(
     before: Outcome, after: Outcome, written: Written = NOT_READ, author: Author = NOBODY
 ) -> Iterator[WholeApproved | WholeEnded | ApprovalProblem]:
-    """Yield what has become of the approval of a whole plan, and why the one that is written approves nothing.
+    """Yield the begin and the end of a whole plan's approval, and why the written approval approves nothing.
 
-    `author` has written what stands there now. No command declares who removes it: what is declared then is of an
-    approval before.
+    `author` has written the present file. No command declares who removes the file: then the declaration belongs to an
+    earlier approval.
     """
     if after.ended is not None:
         standing, why = after.ended
@@ -775,9 +781,10 @@ def find_prevention(
 
 
 def find_resilience_changes(before: ResilienceReport, after: ResilienceReport) -> Iterator[ResilienceChanged]:
-    """Yield for each workload that holds no longer, or holds again, one loss: of those that say so the worst.
+    """Yield one loss for each workload that no longer survives it, or does again: the worst such loss.
 
-    A workload that was not computed before has not changed. Of many that no longer hold only the worst are told.
+    A workload that was not computed before has not changed. Of many workloads that no longer survive, only the worst
+    are reported.
     """
     was, now = before.by_workload, after.by_workload
     changed = [loss for workload, loss in now.items() if workload in was and was[workload].holds != loss.holds]
@@ -787,13 +794,13 @@ def find_resilience_changes(before: ResilienceReport, after: ResilienceReport) -
 
 
 def find_surges(report: SurgeReport) -> Iterator[SurgeBegan | SurgeEnded]:
-    """Yield the surges that have begun since the report before, then those that have ended."""
+    """Yield the surges that have begun since the report before, then the surges that have ended."""
     yield from map(SurgeBegan, report.begun)
     yield from (SurgeEnded(surge, ending) for surge, ending in report.ended)
 
 
 def find_rights(before: Rights, after: Rights) -> Iterator[RightsMissing | RightsGranted]:
-    """Yield in which namespaces a right to evict is known to be missing, and where it is there now."""
+    """Yield the namespaces in which a right to evict is now known to be missing, and those that have it now."""
     if missing := sorted(after.missing.keys() - before.missing.keys()):
         yield RightsMissing(missing)
     if granted := [name for name in sorted(before.missing) if after.allows(name)]:

@@ -1,6 +1,6 @@
-"""What of the cluster is lost now, and what follows from it: made once in a cycle, for all that is said of it.
+"""What the cluster has lost, and the consequences: computed once in a cycle, for every report.
 
-memory (nodes, pods as last seen) + snapshot + what is violated because of it ──► losses, whole zones first
+memory (nodes, pods as last seen) + snapshot + violations because of the loss ──► losses, whole zones first
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -21,40 +21,43 @@ _SETTLING: Final = frozenset({Reason.NODE_SETTLING, Reason.DOMAIN_UNSETTLED})
 
 
 class Consequences(NamedTuple):
-    """How many constraints and limits over the domains of a key are violated because of a loss, and of which workloads.
-
-    Of `limits`, `unsatisfiable` are within their bounds now, and no placement of all their pods satisfies them. All are
-    `hopeless` where no placement satisfies any of them before nodes are back.
-    """
+    """What is violated because of a loss, over the domains of one key."""
 
     constraints: int
+    """How many constraints are violated."""
     limits: int
+    """How many limits are violated."""
     unsatisfiable: int
+    """How many of these limits are within their bounds now, while no placement of all their pods satisfies them."""
     hopeless: bool
+    """Whether no placement satisfies any of all these before nodes are back."""
     workloads: frozenset[Reference]
+    """The workloads concerned."""
 
 
 class Begin(NamedTuple):
-    """When the first repair of what is violated goes on, and whether it waits for nodes or domains to settle."""
+    """When the first repair goes on, and whether it waits for nodes or domains to settle."""
 
     at: datetime
     settling: bool
 
 
 class Lack(NamedTuple):
-    """A domain that lacks nodes: all that took pods (`whole`), or some; `number` of them are lost, `left` take pods.
-
-    Of the lost, `gone` are the named ones that do not exist any more, and `unnamed` is how many others do not. A domain
-    is `empty` when no node has its value.
-    """
+    """A domain that lacks nodes."""
 
     lost: DomainLoss
     number: int
+    """How many nodes are lost."""
     left: int
+    """How many nodes still take pods."""
     whole: bool
+    """Whether all nodes that took pods are lost."""
     empty: bool
+    """Whether no node has the domain's value."""
     gone: Sequence[str]
+    """The named lost nodes that no longer exist."""
     unnamed: int
+    """How many other lost nodes no longer exist."""
 
     @property
     def at(self) -> datetime:
@@ -63,15 +66,14 @@ class Lack(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What a domain lacks, and what follows.
-
-    `elsewhere` are the domains that lost nodes are in now. `begin` is None where a repair goes on, or none is known to.
-    """
+    """What a domain lacks, and what follows."""
 
     lack: Lack
     elsewhere: Sequence[str]
+    """The domains that now have the lost nodes."""
     consequences: Consequences
     begin: Begin | None
+    """None where a repair goes on, or no repair is known to."""
 
 
 def lack_of(lost: DomainLoss, snapshot: Snapshot) -> Lack:
@@ -95,7 +97,7 @@ def lack_of(lost: DomainLoss, snapshot: Snapshot) -> Lack:
 def find_losses(
     losses: Sequence[DomainLoss], snapshot: Snapshot, assessment: Assessment, causes: Causes, account: Account
 ) -> tuple[Loss, ...]:
-    """Return what is lost: whole domains first, then those with most pods lost."""
+    """Return what is lost: whole domains first, then the domains with most pods lost."""
     found = list[Loss]()
     for lost in losses:
         consequences = _find_consequences(lost.key, assessment, causes)

@@ -3,14 +3,14 @@
 Each eviction that a repair needs is in exactly one of four parts:
 
 now       it may be sent, by the fates of the plan
-waiting   it is decided, and held back: by a budget, the order of the step, or what admission knows
-later     it is needed, and decided once what was decided before has taken effect
-blocked   it is needed for a violation that evictions cannot repair now, whatever is waited for
+waiting   it is decided, but held back: by a budget, the order of the step, or what admission knows
+later     it is needed, and will be decided once earlier decisions have taken effect
+blocked   it is needed for a violation that no eviction can repair now, even after a wait
 
-The first three add up to `evictions`. A part of a violation that cannot be repaired as a whole may still be repaired:
-these evictions are now or waiting, and counted in `partial` too. There is no proof of how few they could be.
+The first three add up to `evictions`. A violation that cannot be repaired as a whole may still be repaired in part.
+These evictions are now or waiting, and counted in `partial` too. There is no proof of how few they could be.
 
-While a StatefulSet creates an evicted pod anew, or waits until it is Ready, the rest of its repair is in none of these
+While a StatefulSet recreates an evicted pod, or waits until a pod is Ready, the rest of its repair is in none of these
 parts: it is `uncounted`.
 """
 
@@ -26,11 +26,7 @@ from rebalancer.planning.scope.owners import LowerOrdinalNotReady
 
 
 class PlanNumbers(NamedTuple):
-    """Numbers of evictions, of one group or of all.
-
-    `lower_bound` is the proved minimum of `evictions`, `blocked_lower_bound` that of `blocked`. `uncounted` repairs go
-    on once a pod has arrived: how many evictions they take is known only then.
-    """
+    """Numbers of evictions, of one group or of all."""
 
     now: int = 0
     waiting: int = 0
@@ -38,8 +34,11 @@ class PlanNumbers(NamedTuple):
     blocked: int = 0
     partial: int = 0
     lower_bound: int = 0
+    """The proved minimum of `evictions`."""
     blocked_lower_bound: int = 0
+    """The proved minimum of `blocked`."""
     uncounted: int = 0
+    """Repairs that go on once a pod has arrived: how many evictions they take is known only then."""
 
     @property
     def evictions(self) -> int:

@@ -1,8 +1,7 @@
-"""What people have said: a pause, its end, an approval, another policy; each once, when it is known who.
+"""What people declare: a pause, its end, an approval, another policy; each reported once, when its author is known.
 
-What was reported last is in the memory (`Noted`), so that a change that happens while nobody leads is reported once, by
-the next leader. A pause that has ended before anybody saw it is known by what it has left: the declaration of who has
-ended it, or itself, with its time over.
+The last report is in the memory (`Noted`), so that the next leader reports, once, a change that happened while no
+process led. A pause that ended unseen leaves a trace: the declaration of its end, or the expired pause itself.
 """
 
 from collections.abc import Iterator, Sequence
@@ -55,7 +54,7 @@ _MOST_LACKING: Final = 50
 
 
 def pause_token(pause: Pause) -> str:
-    """Return a short name of a pause, by which its end can be told from that of another."""
+    """Return a short name of a pause, which tells its end from the end of another pause."""
     return make_token(pause.message)
 
 
@@ -143,7 +142,7 @@ def _note_pause(noted: Noted, acts: Acts, now: datetime) -> Noted:
     if acts.pause is None or not acts.pause.holds(now):
         return structs.replace(noted, pause="", paused_at=0) if noted.pause else noted
     token = pause_token(acts.pause)
-    since = noted.paused_at if noted.pause else seconds_of(now)  # one that takes the place of another prolongs it
+    since = noted.paused_at if noted.pause else seconds_of(now)  # a pause in place of another prolongs it
     return noted if noted.pause == token else structs.replace(noted, pause=token, paused_at=since)
 
 
@@ -164,7 +163,7 @@ def _find_pause(noted: Noted, following: Noted, acts: Acts) -> Iterator[Declared
 
 
 def _find_end(noted: Noted, pause: Pause | None, author: Author) -> Declared:
-    """Return the end of the pause that was reported; one that is still there has ended by its time."""
+    """Return the end of the reported pause. A pause that is still there has ended by its time."""
     declared = author.ended if pause is None and author.of == noted.pause else None
     until = seconds_of(pause.until) if pause is not None and pause.until is not None else 0
     at = until or (declared.at if declared is not None else 0)

@@ -152,7 +152,7 @@ class InLaterSteps(Refusal):
 
 
 class BeyondApproval(Refusal):
-    """The standing approval of this plan covers the evictions before it in its step, and not this one."""
+    """The standing approval of this plan covers the earlier evictions of the step, but not this one."""
 
     reason = Reason.AWAITING_APPROVAL
     ends = "when the evictions before it have taken effect, and it is proposed and somebody approves it"
@@ -281,16 +281,14 @@ class BackingOff(Refusal):
 
 
 class RequestsRefused(Refusal):
-    """The last `times` requests for the component were not granted; it is tried again in `left`.
-
-    `words` are what the plan had counted on, where a budget refused the last one, else "".
-    """
+    """The last `times` requests for the component were not granted; the next attempt is in `left`."""
 
     reason = Reason.BACK_OFF
     ends_after = "left"
     times: int
     left: timedelta
     words: str = ""
+    """What the plan had counted on, where a budget refused the last request; else ""."""
 
     def __str__(self) -> str:
         return f"{self.timeless}; next attempt in {format_rest(self.left)}"
@@ -304,16 +302,16 @@ class RequestsRefused(Refusal):
 
 
 class RefusedByAdmission(Refusal):
-    """Admission control refused the last eviction for the component; `refuser` says who, `words` are its own.
-
-    It is tried again at `next_try`.
-    """
+    """Admission control refused the last eviction for the component."""
 
     reason = Reason.REFUSED_BY_ADMISSION
     ends_at = "next_try"
     refuser: str
+    """Who refused it."""
     words: str
+    """The refuser's own message."""
     next_try: datetime
+    """When the eviction is tried again."""
 
     def __str__(self) -> str:
         return f"{self.refuser} refused the eviction: {self.words}; tried again at {self.next_try:%H:%M:%SZ}"
@@ -357,7 +355,7 @@ class EvictionUndecided(Refusal):
 
 
 class ServerOverloaded(Refusal):
-    """The API server is overloaded: it asked to send nothing for some time, of which `left` remains."""
+    """The API server is overloaded: it asked for a pause in requests, and `left` of that remains."""
 
     reason = Reason.RATE_LIMITED
     ends_after = "left"
@@ -384,22 +382,23 @@ class MemoryUnsaved(Refusal):
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
-    """The fates of a plan's evictions after admission, those that go in their order.
-
-    In mode Approve `proposal` is what is proposed or carried out, `whole` what has become of the approval of a whole
-    plan, and `approved_by` has by UID of the pod the hash of the plan by whose approval it goes.
-    After this admission: `windows` and `queued` are slow start's parts of the memory, `guards` is the state of guards.
-    """
+    """The fates of a plan's evictions after admission; evictions that go are in their order."""
 
     fates: Fates = NO_FATES
     proposal: Proposal | None = None
+    """In mode Approve, what is proposed or carried out."""
     whole: Outcome = NO_OUTCOME
+    """In mode Approve, the state of a whole plan's approval."""
     approved_by: Mapping[str, str] = field(default_factory=dict)
+    """In mode Approve, the hash of the approved plan by which an eviction goes, by UID of the pod."""
     next_try: datetime | None = None
     """When time alone admits more, as far as that is known: no change in the cluster starts a cycle then."""
     windows: tuple[StartWindow, ...] = ()
+    """Slow start's windows after this admission, for the memory."""
     queued: tuple[tuple[str, datetime], ...] = ()
+    """Slow start's queue after this admission, for the memory."""
     guards: GuardState = NO_ANSWERS
+    """The state of guards after this admission."""
 
 
 class Overload(NamedTuple):
@@ -414,24 +413,23 @@ class Overload(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class AdmissionContext:
-    """What applies to every eviction alike.
-
-    `stale` says why the snapshot is out of date, `unsaved` why the memory could not be saved, "" if they are not.
-    `overload` says until when the API server has asked to send nothing. `forbidden` says by namespace
-    why this account may not evict there. `turn` counts the cycles:
-    another step is first in each. `guards` are the answers to their queries, `read_at` is the time in monotonic
-    seconds. `rights` is where this account may evict.
-    """
+    """What applies to every eviction alike."""
 
     policy: Policy
     mode: Mode
     now: datetime
     stale: str = ""
+    """Why the snapshot is out of date, "" if it is not."""
     unsaved: str = ""
+    """Why the memory could not be saved, "" if it could."""
     overload: Overload | None = None
+    """Until when the API server has asked for no requests."""
     forbidden: Mapping[str, str] = field(default_factory=dict)
+    """Why this account may not evict there, by namespace."""
     rights: Rights = field(default_factory=Rights)
+    """Where this account may evict."""
     turn: int = 0
+    """The number of the cycle: each cycle puts another step first."""
     pause: Pause | None = None
     breaker: BreakerState = CLOSED
     requests: RequestCounts = NO_REQUESTS
@@ -442,7 +440,9 @@ class AdmissionContext:
     at_once: bool = False
     """Whether `spread.for` is ignored, as with `--once`."""
     guards: GuardState = NO_ANSWERS
+    """The answers to the queries of the guards."""
     read_at: float = 0.0
+    """The time in monotonic seconds."""
 
 
 class _Step:
@@ -455,7 +455,7 @@ class _Step:
 
     @property
     def first(self) -> Eviction:
-        """The one that goes first."""
+        """The first eviction of the step."""
         return self.evictions[0]
 
 
@@ -516,7 +516,7 @@ def _find_last_waits(fates: Fates, rates: Rates, obstacles: "_Obstacles", said: 
 def _open_windows(
     snapshot: Snapshot, memory: Memory, holds: Holds, unplaceable: Collection[str], context: AdmissionContext
 ) -> Windows:
-    """Return the windows of slow start; those of held namespaces begin anew, and all while the cluster holds."""
+    """Return the windows of slow start; new ones in held namespaces, and everywhere while the cluster is held."""
     is_held = context.breaker.find(BreakerCause.REPLACEMENTS) is not None
     held = holds.namespaces.keys() | holds.misplaced.keys()
     return Windows(
@@ -566,7 +566,7 @@ def _order(steps: Sequence[tuple[Eviction, ...]], context: AdmissionContext) -> 
 
 
 def _split_repeated(steps: Iterable[tuple[Eviction, ...]], unexecuted: Collection[str]) -> list[tuple[Eviction, ...]]:
-    """Return the steps; one that begins with pods of unexecuted moves, by UID, is two: those alone may go now."""
+    """Return the steps, with the leading pods of unexecuted moves (by UID) split off: those alone may go now."""
     parts: list[tuple[Eviction, ...]] = []
     for step in steps:
         repeated = len(tuple(takewhile(lambda eviction: eviction.pod.uid in unexecuted, step)))
@@ -718,9 +718,9 @@ class _Approvals:
 
 
 def _split_covered(steps: Sequence[_Step], allowance: Allowance | None) -> tuple[list[_Step], list[_Step]]:
-    """Return the parts of steps that the standing approval lets go, and the steps of which it lets nothing go.
+    """Return the parts of steps that the standing approval lets go, and the steps without such a part.
 
-    Those that may go at once come first: what is left of it must not be reserved for what waits.
+    Steps that may go at once come first: the rest of the approval must not be reserved for steps that wait.
     """
     if allowance is None:
         return [], list(steps)

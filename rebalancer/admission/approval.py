@@ -1,8 +1,8 @@
 """Mode Approve: which evictions are proposed to a person, and which of them a person has approved.
 
 A proposal is stored and stays the same from cycle to cycle, so that a person has time to read and approve it. It ends
-when it is carried out, when nothing was approved or done for `planTTL`, when planning no longer wants it, or when
-nothing of it can be done and others wait for it. Its hash is new for each proposal: an approval serves once.
+when it is carried out, when nothing was approved or done for `planTTL`, when planning no longer wants it, or when it
+cannot proceed and others wait for it. Each proposal has a new hash: an approval is valid once.
 """
 
 import hashlib
@@ -28,16 +28,16 @@ HASH: Final = re.compile("[0-9a-f]{1,64}")
 """What may name a plan: anything longer would have to be stored."""
 
 MOST_WAIT: Final = timedelta(minutes=2)
-"""How long others wait for an approved proposal of which nothing can be done, from the last that was done."""
+"""How long others wait for an approved proposal that cannot proceed, from its last eviction."""
 
 MOST_PROPOSED: Final = 200
 """Evictions of a proposal: a person reads them, and they are stored."""
 
 
 def plan_hash(evictions: Iterable[Eviction], policy_hash: str, proposed_at: datetime | None = None) -> str:
-    """Hash what would be evicted, in which order and steps, by which policy; of a proposal also when it was made.
+    """Hash what would be evicted, in which order and steps, and by which policy.
 
-    What may be preempted for a replacement counts as well.
+    The hash of a proposal includes when it was made. Pods that may be preempted for a replacement count as well.
     """
     order = [(eviction.step, eviction.pod.uid, eviction.pod.node, *eviction.preempted) for eviction in evictions]
     return hashlib.sha256(msgspec.json.encode((policy_hash, proposed_at, order))).hexdigest()[:16]
@@ -75,11 +75,11 @@ def find_proposal(plan: Plan, memory: Memory, policy: Policy, approved: str, now
 def holds_back_others(
     proposal: Proposal, plan: Plan, memory: Memory, possible: Collection[tuple[Eviction, ...]], now: datetime
 ) -> bool:
-    """Return whether evictions that are not approved wait for an approved proposal of which nothing can be done.
+    """Return whether evictions that are not approved wait for an approved proposal that cannot proceed.
 
-    They cannot be approved as long as it lasts. `possible` are the steps that nothing else holds back. After a while
-    that is so of all of them: one workload that lacks a pod must not stop the repair of the others. It is so at once
-    where planning counts other pods of the same workloads first, whose evictions use up the budget.
+    They cannot be approved while that proposal lasts. `possible` are the steps that nothing else holds back. After a
+    while every such step counts: one workload that lacks a pod must not stop the repair of the others. A step counts at
+    once where planning takes other pods of its workloads first, because their evictions use up the budget.
     """
     if not proposal.approved or _is_under_way(proposal, plan, memory):
         return False
@@ -127,9 +127,9 @@ def split_steps(evictions: Iterable[Eviction]) -> list[tuple[Eviction, ...]]:
 
 
 def approved_part(step: Sequence[Eviction], proposal: Proposal) -> tuple[Eviction, ...]:
-    """Return the prefix of a step that is approved; empty if it is no step without the rest.
+    """Return the approved prefix of a step; empty if the prefix is no step without the rest.
 
-    A pod is approved with those that may be preempted for its replacement, and not with others.
+    A pod is approved together with the pods that may be preempted for its replacement, and not with others.
     """
     uids = proposal.concerned
     part = tuple(takewhile(lambda eviction: uids.issuperset(eviction.concerned), step))

@@ -1,18 +1,22 @@
 """The breaker: a cluster in trouble is left alone, because evictions during an outage make it worse.
 
-Each cause is a part of a total that exceeds a percentage of the policy: nodes that are not Ready, in the cluster or in
-one zone; pods that wait for a node, where that is a sign of trouble (`pending`); requests that failed; moves that
-failed. A minimum number keeps a single node or pod of a small cluster from opening it. The breaker opens for a cause at
-once, and closes for it once the cause has been absent for `breaker.clearAfter`, so that a cluster at a bound does not
-open and close it in every cycle. After an outage of the API server that time begins with the first view that is fresh
-again.
+Each cause is a part of a total that exceeds a percentage of the policy:
 
-The cause `replacements` is another one: no percentage, but overdue replacements in two namespaces that are not the
-namespaces' own failures (`tracking.own_failures`), while nothing that was requested after them was replaced
-(`tracking.holds`). It lasts as long as that does; a probe shows whether it does.
+* nodes that are not Ready, in the cluster or in one zone;
+* pods that wait for a node, where that is a sign of trouble (`pending`);
+* failed requests;
+* failed moves.
 
-A cordoned node is neither Ready nor unready here: somebody works on it, or on its whole zone, and knows it. Nor is one
-that has just joined and was never Ready (`breaker.unreadyFor`): every scale-up has such nodes.
+A minimum number keeps a single node or pod of a small cluster from opening the breaker. It opens for a cause at once.
+It closes once the cause has been absent for `breaker.clearAfter`, so that a cluster at a bound does not open and close
+it in every cycle. After an outage of the API server that time begins with the first fresh view.
+
+The cause `replacements` has no percentage. It needs overdue replacements in two namespaces that are not the namespaces'
+own failures (`tracking.own_failures`), while no later request has led to a replacement (`tracking.holds`). The cause
+lasts as long as this does, which a probe shows.
+
+A cordoned node is neither Ready nor unready here: somebody works on it, or on its whole zone, and knows it. Nor is a
+node that has just joined and was never Ready (`breaker.unreadyFor`): every scale-up has such nodes.
 """
 
 from collections import Counter
@@ -41,7 +45,7 @@ _LONGEST_NOTE: Final = 200
 
 _FAILED: Final = frozenset({MoveState.INEFFECTIVE, MoveState.LOST})
 _ENDED: Final = _FAILED | {MoveState.VERIFIED}
-"""A refused eviction moved nothing, so it is no move that failed; a namespace's own failure says nothing of others."""
+"""Neither a refused eviction, which moved nothing, nor a namespace's own failure counts as a failed move."""
 
 _LEAST: Final[Mapping[BreakerCause, int]] = {
     BreakerCause.UNREADY_NODES: 2,
@@ -50,7 +54,7 @@ _LEAST: Final[Mapping[BreakerCause, int]] = {
     BreakerCause.API_ERRORS: 5,
     BreakerCause.FAILED_MOVES: 5,
 }
-"""Fewer than so many failures never open it."""
+"""With fewer failures than this, the cause never opens the breaker."""
 
 
 class RequestCounts(Struct, frozen=True, gc=False, kw_only=True):
@@ -91,10 +95,10 @@ def observe_cluster(
     view: View | None = None,
     changes: Iterable[ObservedChange] = (),
 ) -> tuple[Reading, ...]:
-    """Return what the breaker goes by; of the zones each one, of every other cause one reading.
+    """Return the readings that decide the breaker: one for each zone, and one for every other cause.
 
-    `view` is the state in which the scheduling model is asked, None: the snapshot with the default profile. `changes`
-    are those of the last hour.
+    The scheduling model uses the state `view`, None: the snapshot with the default profile. `changes` are those of the
+    last hour.
     """
     known = tuple(moves)
     # Those for which a namespace waits outlive the others: counted, they would make failures of a few out of many.
@@ -121,7 +125,7 @@ def observe_cluster(
 
 
 def _read_nodes(nodes: Iterable[Node], starting_since: datetime) -> Iterable[Reading]:
-    """Count the nodes that are not Ready; one that was created since and has never been Ready is starting."""
+    """Count the nodes that are not Ready. A node that was created since and has never been Ready is starting."""
     totals, unready = Counter[str](), Counter[str]()
     for node in nodes:
         starting = node.never_ready and node.created > starting_since

@@ -1,11 +1,11 @@
 """Canaries: a few pods of a workload are moved first, and the others wait until these moves are verified.
 
-What a workload does when it is moved (its start takes minutes, its peers do not find it, its node lacks something) then
-costs one pod of it. Canaries are of an owner, by UID: a rollout makes a new ReplicaSet, whose pods may behave
-differently. A move that fails later, or whose replacement is Ready elsewhere, asks for new canaries.
+If a move harms a workload (its start takes minutes, its peers do not find it, its node lacks something), then only one
+of its pods suffers. Canaries belong to an owner, by UID: a rollout makes a new ReplicaSet, and its pods may behave
+differently. A move that fails later, or whose replacement is Ready elsewhere, calls for new canaries.
 
-A step that needs several concurrent evictions cannot be split: it may exceed the number if nothing else of its workload
-is under way.
+A step that needs several concurrent evictions cannot be split: it may exceed the number if no other move of its
+workload is under way.
 """
 
 from collections import Counter, defaultdict
@@ -66,7 +66,7 @@ def _have_passed(moves: Sequence[Move], token: str, memory: Memory, number: int)
 
 
 def _count_verified(moves: Sequence[Move]) -> tuple[int, bool]:
-    """Return how many moves were verified since the last one that failed, and whether one did."""
+    """Return how many moves were verified since the last failed move, and whether a move failed."""
     verified = 0
     for move in reversed(moves):
         if move.state in _FAILED:

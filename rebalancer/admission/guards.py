@@ -1,11 +1,11 @@
-"""Guards: what a Prometheus has answered, and whether a step may begin by that.
+"""Guards: what a Prometheus has answered, and whether these answers let a step begin.
 
-A step may begin when every guard has been good for its `for`, counted from the end of the last step: until then its
-effect cannot be seen. Only one step goes at a time, so that what follows a bad answer is one step at most. A run of
-good answers begins anew after a bad one, after a missing one, and where nothing was asked for a minute: nobody knows
-how it was in between. So it does after a restart.
+A step may begin when every guard has been good for its `for`, counted from the end of the last step, whose effect shows
+only then. Only one step goes at a time, so that at most one step precedes a bad answer. A run of good answers begins
+anew after a bad answer, a missing answer, a minute without questions, or a restart: nobody knows what happened in
+between.
 
-Nothing is asked while nothing waits for it. While evictions wait for nothing else, the next question is due
+No question is sent while no eviction waits for it. While evictions wait for nothing else, the next question is due
 
 * at once, if there is no answer since the last step ended;
 * after an interval, if an answer is bad or missing;
@@ -31,7 +31,7 @@ ASKED_EVERY: Final = 10.0
 """Seconds between two questions while the answers are good and have to be so for longer."""
 
 ANSWERS_SERVE: Final = 30.0
-"""Seconds after its question was begun for which an answer serves a step; as old as a plan may be."""
+"""Seconds for which an answer is valid for a step, counted from its question; as old as a plan may be."""
 
 LONGEST_GAP: Final = 60.0
 """Seconds without a question after which a run of good answers begins anew."""
@@ -82,19 +82,19 @@ def judge(guard: Guard, found: Vector, present: Vector | None) -> GuardAnswer:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GuardState:
-    """The answers, and since when they have been good; a new process begins with none.
-
-    `of` are the guards that were asked, None before that, `asked_at` is when. `quiet_since` is since when no step has
-    been under way, None while one is. `wanted`: evictions wait for the answers, or go by them.
-    """
+    """The answers, and since when they have been good; a new process begins with none."""
 
     of: Guards | None = None
+    """The guards that were asked, None before the first question."""
     asked_at: float | None = None
+    """When they were asked."""
     answers: tuple[GuardAnswer, ...] = ()
     good_since: Mapping[str, float] = field(default_factory=dict)
-    """By the name of the guard; of those whose last answer was good."""
+    """Since when the last answers have been good, by guard; only guards whose last answer was good."""
     quiet_since: float | None = None
+    """Since when no step has been under way, None while one is."""
     wanted: bool = False
+    """Whether evictions wait for the answers, or rely on them."""
 
     @property
     def not_good(self) -> tuple[GuardAnswer, ...]:
@@ -137,7 +137,7 @@ def calls_for_decision(before: GuardState, after: GuardState) -> bool:
 
 
 def _begins(state: GuardState, guard: Guard) -> float:
-    """Return when the time begins for which a guard has to be good."""
+    """Return the begin of the time for which a guard has to be good."""
     assert state.quiet_since is not None
     return max(state.good_since[guard.name], state.quiet_since)
 
@@ -197,7 +197,7 @@ class StepUnderWay(Refusal):
 
 
 class StepFirst(Refusal):
-    """The step of another workload, or more of the same, goes first: the guards are asked after each step."""
+    """Another step goes first, of another workload or the same: the guards are asked after each step."""
 
     reason = Reason.AWAITING_GUARDS
     ends = "when the step that goes first has ended"
@@ -208,10 +208,10 @@ class StepFirst(Refusal):
 
 
 class GuardLimit:
-    """Admits one step if the guards allow it; `state` becomes the state after this cycle, which begins `at`.
+    """Admits one step if the guards allow it; without guards it refuses nothing.
 
-    `is_quiet`: no step is under way, but for replacements of groups (`unplaced`) that no node admits before their next
-    step. Without guards it refuses nothing.
+    `state` becomes the state after this cycle, which begins `at`. `is_quiet`: no step is under way. Replacements of the
+    groups `unplaced` do not count, as no node admits them before their next step.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""What outlasts other waits: what keeps everything back, a missing right, and that nobody has approved it.
+"""Reasons that outlast other waits: a hold on everything, a missing right, and a missing approval.
 
-Several things keep an eviction back at once, and it goes on when the last of them is over. So what is said of it names
-that one. Example: a budget would allow an eviction again in a minute; a pause ends at 14:00, so it waits for 14:00.
+Several reasons may hold back an eviction at once, and it goes when the last of them ends. So its message names the last
+reason. Example: a budget would allow an eviction again in a minute; a pause ends at 14:00, so it waits for 14:00.
 """
 
 from collections.abc import Collection
@@ -21,14 +21,14 @@ from rebalancer.policy import Mode
 
 
 class ThenApproval(Refusal):
-    """A wait after which nothing goes on by itself: in mode Approve nobody has approved the eviction.
-
-    `named`, `message` and `event` are the reason, the sentence and the end of the wait.
-    """
+    """In mode Approve, a wait whose end is not enough: nobody has approved the eviction."""
 
     named: Reason
+    """The reason of the wait."""
     message: str
+    """The sentence of the wait."""
     event: str
+    """The end of the wait."""
 
     @property
     def reason(self) -> Reason:
@@ -66,9 +66,9 @@ def find_approved(plan: Plan, memory: Memory, mode: Mode) -> Approved | None:
 def outlast_waits(
     fates: Fates, common: Refusal | None, rights: Rights, approved: Approved | None, said: datetime
 ) -> Fates:
-    """Return the fates in which nothing goes on before what keeps everything back, or a missing right, is over.
+    """Return the fates in which every eviction waits for the end of a hold on everything, or of a missing right.
 
-    Of what nobody has approved the wait stays named, and ends with an approval, too.
+    An unapproved eviction keeps the name of its wait, which then ends with an approval, too.
     """
     outlasted = fates.outlast(lambda one: find_lasting(common, rights.find_missing(one.pod.namespace), said), said)
     if approved is None:
@@ -99,9 +99,10 @@ def outlast_component(
 
 
 def find_lasting(common: Refusal | None, missing: RightMissing | None, said: datetime) -> Refusal | None:
-    """Return what ends last of what keeps everything back and of a missing right: the former, where both may.
+    """Return the last to end of a hold on everything and a missing right: the hold, where either may be last.
 
-    Nobody knows when a right is granted: it outlasts a pause with an end, which is said beside it, and not one without.
+    Nobody knows when a right is granted. It outlasts a pause with an end, which its message mentions, but not a pause
+    without one.
     """
     until = common.end.until(said) if common is not None else None
     if missing is None or (common is not None and until is None):
@@ -110,7 +111,7 @@ def find_lasting(common: Refusal | None, missing: RightMissing | None, said: dat
 
 
 def await_approval_then(refusal: Refusal, said: datetime) -> Refusal:
-    """Return a wait that ends with an approval, too; one that has such an end, or none at all, as it is."""
+    """Return a wait that ends with an approval, too. A wait that already does, or never ends, is unchanged."""
     until, event = refusal.end.until(said), refusal.end.event
     if until is not None:
         event = f"when it is {until:%Y-%m-%d %H:%M:%SZ}"

@@ -20,17 +20,18 @@ MOST_IN_FLIGHT: Final = 400
 """Evictions in flight at once, of all workloads: the memory must be stored before a request, and is bounded."""
 
 RATE_WINDOW: Final = timedelta(minutes=1)
-"""The window of `budgets.perMinute`, and the longest one of the other rates."""
+"""The window of `budgets.perMinute`, and the longest window of the other rates."""
 
 
 def update_memory(memory: Memory, assessment: Assessment, plan: Plan, now: datetime, *, canary: int = 0) -> Memory:
     """Return the memory after a cycle; `canary` is the policy's.
 
-    It stores since when each group and limit has been violated, the evictions of the last minute, and
-    others' evictions of pods that a constraint or limit concerns.
-    Failed predictions, extra evictions, and when a repair first waited for a node to settle are stored only for groups
-    that are still violated or planned, or have a move in flight: while an evicted pod is not counted and its
-    replacement is not placed, a group may look satisfied.
+    It stores since when each group and limit has been violated, the evictions of the last minute, and others' evictions
+    of pods that a constraint or limit concerns.
+
+    Failed predictions, extra evictions, and when a repair first waited for a node to settle are stored for some groups
+    only: they are still violated or planned, or have a move in flight. A group may look satisfied while an evicted pod
+    is not counted and its replacement is not placed.
     """
     since = dict(memory.seen)
     names = {group.spread.name for group in assessment.violated} | {group.name for group in plan.components}
@@ -76,7 +77,7 @@ def _first_waits(
 
 
 def _waits_for_nodes(cause: Fact) -> bool:
-    """Return whether a cause is a wait for nodes of which a component has one in all."""
+    """Return whether a cause is a wait for nodes that a component has at most once."""
     if isinstance(cause, CountsInMotion):
         return cause.change.event is not NodeEvent.RELABELLED
     return isinstance(cause, NodeSettling | NodeChanged)

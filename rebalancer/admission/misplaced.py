@@ -11,20 +11,20 @@ from rebalancer.tracking.misplaced import find_lost_meanwhile, waits_until
 
 
 class ReplacementMisplaced(Refusal):
-    """The replacement of a pod of the namespace was Ready elsewhere than `expected`; its namespace waits `until` then.
-
-    `landed` is where, with one domain for each key; empty where that is not known any more. `lost` are the domains that
-    have lost nodes meanwhile.
-    """
+    """A replacement in the namespace was Ready elsewhere than predicted; the namespace waits."""
 
     reason = Reason.BACK_OFF
     ends_at = "until"
     workload: Reference
     pod: str
     expected: tuple[Target, ...]
+    """Where it was predicted, with one domain for each key."""
     landed: tuple[Target, ...]
+    """Where it was Ready, with one domain for each key; empty if that is no longer known."""
     until: datetime
+    """When the wait ends."""
     lost: tuple[Target, ...] = ()
+    """The domains that have lost nodes meanwhile."""
 
     def __str__(self) -> str:
         namespace = self.workload.namespace

@@ -1,7 +1,7 @@
 """Whether a window of the policy is open, and when the next one opens.
 
-A window is open if its schedule occurred within the last `duration`. So one question answers both: its first occurrence
-after `now - duration` either lies not after now, then the window is open, or it is the moment at which it opens next.
+A window is open if its schedule occurred within the last `duration`. So the schedule's first occurrence after `now -
+duration` answers both. If it is not after `now`, the window is open; otherwise the window opens next at that moment.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from rebalancer.policy import Window
 
 
 class OutsideWindow(Refusal):
-    """No window of the policy is open; the one with this schedule opens next, `opens_at`."""
+    """No window of the policy is open; the next opens at `opens_at`, by its schedule."""
 
     reason = Reason.OUTSIDE_WINDOW
     is_standing = True

@@ -3,17 +3,17 @@
 A Job whose pods wait for a type of node that the cluster does not have says nothing about the cluster's health, however
 many they are: nothing could run them before either. Waiting is a sign of trouble
 
-* where a node has capacity for the pod: kube-scheduler has had the time to bind it, and has not. Of a pod that another
-  scheduler places, or whose claims decide, nobody can say that;
-* where the pod replaces one that was lost with its node: the cluster could run it before.
+* where a node has capacity for the pod: kube-scheduler has had the time to bind it, and has not. This is unknown for a
+  pod that another scheduler places, or whose claims decide;
+* where the pod replaces another that was lost with its node: the cluster could run it before.
 
     free     a: 3 pods, b: 1 pod, no gpu        100 pods that request a gpu       count 0
                                                 2 pods and then 5 of another Job  count 2 + 2
 
-The scheduling model is asked once for each owner and spec, for the first of its pods; the pods then share what is free
-on the nodes that admit it, so that the one place that a finished pod leaves is not free for a hundred. How these pods
-constrain each other is not followed: then rather too many count than too few. Cost: a question for each owner and spec,
-each of as many steps as there are nodes, and a step for each pod that counts.
+The scheduling model evaluates the first pod of each owner and spec. The pods then share the free capacity of the nodes
+that admit it, so that the place of one finished pod is not free for a hundred. Constraints between these pods are
+ignored, which may count too many pods, not too few. Cost: one evaluation for each owner and spec, each of as many steps
+as there are nodes, and one step for each pod that counts.
 """
 
 from collections import defaultdict
@@ -47,8 +47,8 @@ def count_troubled(
 ) -> int:
     """Return how many waiting pods are a sign of trouble.
 
-    `changes` are those that are stored: they name the nodes that were lost within the last hour. Only nodes count that
-    have been Ready since `ready_before` or longer: on others the scheduler may not have had the time.
+    `changes` are the stored changes: they name the nodes that were lost within the last hour. Only nodes that have been
+    Ready since `ready_before` or longer count: the scheduler may not have had the time to use others.
     """
     lost = _Losses(view.snapshot, changes)
     classes: defaultdict[object, list[Pod]] = defaultdict(list)
@@ -71,11 +71,11 @@ class _Losses:
         self._since: dict[str, datetime] = {}
 
     def is_replaced_by(self, pod: Pod) -> bool:
-        """Say whether a pod replaces one that was lost with its node, or may.
+        """Return whether a pod replaces, or may replace, a pod that was lost with its node.
 
-        Its owner has a pod on a node that is not Ready or does not exist. Where the lost pods are gone already: the pod
-        was created soon after a node was lost, for an owner that is older than that. Pods of a Job that was created
-        later replace none, nor do those that a Job created all at once.
+        Its owner has a pod on a node that is not Ready or does not exist. If the lost pods are already gone, the pod
+        was created soon after a node was lost, for an owner that is older than the loss. Pods of a Job that was created
+        later replace none, nor do pods that a Job created all at once.
         """
         if pod.owner is None:
             return False
@@ -97,7 +97,7 @@ class _Losses:
 def _find_bereaved(snapshot: Snapshot) -> frozenset[str]:
     """Return the UIDs of owners with a pod on a node that is not Ready or does not exist, unless it has succeeded.
 
-    Whoever creates a pod may name any node; on one that there never was, no kubelet has taken it on.
+    A pod's creator may name any node. On a node that never existed, no kubelet has taken the pod on.
     """
     ready = {node.name for node in snapshot.nodes if node.ready}
     samples = (run.pods[0] for run in snapshot.runs if not ready.issuperset(run.nodes))

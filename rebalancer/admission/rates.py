@@ -32,20 +32,19 @@ class TooManyInFlight(Refusal):
 
 
 class RateReached(Refusal):
-    """A rate of the policy's budgets is used up; `left` is how long it allows no more, None where it allows none.
-
-    `is_behind`: evictions of its own repair take all places of which it is known when they become free. `waiting` is
-    how many evictions wait for the same places, where these are fewer than those that may go at this time. The last of
-    them does not go before `last_at`.
-    """
+    """A rate of the policy's budgets is used up."""
 
     reason = Reason.RATE_LIMITED
     budget: str
     allowed: int
     left: timedelta | None = None
+    """How long the rate allows no more, None where it allows none at all."""
     is_behind: bool = False
+    """Whether earlier evictions of its repair take all known places when they become free."""
     waiting: int = 0
+    """How many evictions wait for these places, where fewer than these may go at this time."""
     last_at: datetime | None = None
+    """The last of the waiting evictions does not go before this time."""
 
     def _end(self) -> End:
         if self.is_behind:
@@ -69,7 +68,7 @@ class RateReached(Refusal):
 
 
 _Places = tuple[str, int]
-"""A rate, and the list of times that it counts: those of a node, of a namespace, or all."""
+"""A rate, and the list of times that it counts: the times of a node, of a namespace, or all."""
 
 
 class Rates:
@@ -157,7 +156,7 @@ class Rates:
         return (places, free) if free is not None else None
 
     def find_last_turn(self, eviction: Eviction, budget: str, number: int) -> datetime:
-        """Return before when the last of so many evictions cannot go, as all share the rate of this one."""
+        """Return the earliest time for the last of this many evictions, if all share the rate of this one."""
         sent, span, allowed = self._find_rate(eviction, budget)
         free_at = deque(sorted(at + span for at in sent)[-allowed:])
         turn = self._now
@@ -212,11 +211,11 @@ class Rates:
 
 
 def queue(fates: Fates, rates: Rates) -> Fates:
-    """Say of each eviction that waits for a rate when it goes at the earliest: only the first of its repair goes then.
+    """Say when each eviction that waits for a rate goes at the earliest; only the first of its repair goes then.
 
-    Evictions that a step needs at once wait for the last of them, and those after them in their step do, too. Repairs
-    take turns at the rates, another one first in each cycle, and changes in the cluster start cycles at any time. So
-    nobody knows whose turn it will be, and each repair has the time at which a rate frees a place for one of them.
+    All concurrent evictions of a step wait for the last of them, and so do the later ones of their step. Repairs take
+    turns at the rates, another one first in each cycle, and changes in the cluster start cycles at any time. So nobody
+    knows whose turn is next, and each repair gets the time at which a rate frees a place for one of them.
     """
     rows = list(fates.rows)
     waiting: dict[str, deque[int]] = {}
@@ -241,9 +240,10 @@ def queue(fates: Fates, rates: Rates) -> Fates:
 
 
 def count_waiting(fates: Fates, rates: Rates) -> Fates:
-    """Say how many evictions wait for a rate where more have the same turn than it allows: each has it at the earliest.
+    """Say how many evictions wait for a rate, where more have the same turn than the rate allows.
 
-    Nobody is to read four times "in 40 s" of a rate that allows one: it is said, too, before when the last cannot go.
+    Four evictions must not all read "in 40 s" where the rate allows one. So each also says when the last goes at the
+    earliest.
     """
     rows = list(fates.rows)
     lists: defaultdict[_Places, list[tuple[int, int, RateReached]]] = defaultdict(list)
@@ -294,7 +294,7 @@ class _Sent:
                 times.append(now)
 
     def drop(self, eviction: Eviction, before: datetime | None) -> None:
-        """Take back the last one that was added."""
+        """Take back the last eviction that was added."""
         for times in self._lists_of(*_places_of(eviction)):
             if before not in times:
                 times.pop()

@@ -1,4 +1,4 @@
-"""Where this account may evict, as the API server says when it is asked: nothing is requested or proposed elsewhere."""
+"""Where this account may evict, by the answers of the API server: nothing is requested or proposed elsewhere."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,14 +21,17 @@ WAY_OUT: Final = (
 
 @dataclass(frozen=True, kw_only=True)
 class Rights:
-    """The API server's answers: whether this account may evict `everywhere`, else in which namespaces.
+    """The API server's answers: where this account may evict.
 
-    `missing` says since when it is known that it may not. Of the others nothing is known yet.
+    About a namespace that is in none of the fields nothing is known yet.
     """
 
     everywhere: bool = True
+    """Whether it may evict in every namespace."""
     granted: frozenset[str] = frozenset()
+    """The namespaces in which it may evict, otherwise."""
     missing: Mapping[str, datetime] = field(default_factory=dict)
+    """Since when it is known that it may not, by namespace."""
 
     def allows(self, namespace: str) -> bool:
         """Return whether this account is known to be allowed to evict in a namespace."""

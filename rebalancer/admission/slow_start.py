@@ -1,13 +1,13 @@
 """Slow start: few moves are under way at first, and more with every replacement that arrives.
 
-Whatever lies between an eviction and a running replacement and cannot be seen beforehand (a webhook that refuses pods,
-a controller manager that is frozen, a registry that does not answer) then costs a few pods, and not one of every
-workload. `tracking.arrivals` says when a replacement has arrived, `tracking.windows` how the windows grow. A move that
-gets no further for two minutes takes a place of its namespace alone: one tenant's pods do not hold up all others.
+Some failures between an eviction and a running replacement are invisible beforehand: a webhook refuses pods, the
+controller manager is frozen, a registry does not answer. With slow start these cost a few pods, not one of every
+workload. `tracking.arrivals` says when a replacement has arrived, `tracking.windows` how the windows grow. A move
+without progress for two minutes takes a place of its namespace alone: one tenant's pods do not hold up all others.
 
-A step that needs several concurrent evictions may exceed a window, once nothing else is under way there. So that it
-gets its turn, nothing overtakes it after `PATIENCE`. Some repairs have a replacement wait without a node until their
-next step has made its place: where no node admits it, it does not keep that step from being admitted.
+A step that needs several concurrent evictions may exceed a window, once nothing else is under way there. To give it a
+turn, nothing overtakes it after `PATIENCE`. In some repairs a replacement waits without a node until the next step has
+made its place. If no node admits that replacement, it does not hold back the next step.
 """
 
 from collections import Counter, defaultdict
@@ -71,19 +71,18 @@ def not_created(move: Move) -> Refusal:
 
 
 class ReplacementNotRunning(Refusal):
-    """The replacement of an evicted pod was created and does not run; `why` is what its kubelet says.
-
-    The pod's workload waits, and where `holds_namespace` the whole namespace: this is so in several of its workloads.
-    `own` is what of the namespace is the cause, None where the failure is the cluster's.
-    """
+    """The replacement of an evicted pod was created and does not run. The pod's workload waits."""
 
     reason = Reason.SLOW_START
     ends = "when the replacement of pod {self.pod} runs"
     workload: Reference
     pod: str
     why: str
+    """What the kubelet of the replacement says."""
     holds_namespace: bool
+    """Whether the whole namespace waits: several of its workloads have this failure."""
     own: OwnFailure | None = None
+    """The cause within the namespace, None where the failure is the cluster's."""
 
     def __str__(self) -> str:
         return (
@@ -293,8 +292,8 @@ class Windows:
     def queued_since(self, waiting: Iterable[str]) -> tuple[tuple[str, datetime], ...]:
         """Return since when each step that needs several concurrent evictions has waited for slow start.
 
-        `waiting` are the groups of steps that were not admitted: one that was not even asked, as a rate or stale data
-        kept it, has waited all the same.
+        `waiting` are the groups of steps that were not admitted. A step that a rate or stale data held back before slow
+        start has waited, too.
         """
         earlier = self._queued.keys() & set(map(make_token, waiting))
         tokens = sorted(self.refused | earlier) if self._enabled else ()

@@ -1,8 +1,8 @@
 """A standing approval: a person approves a whole repair once, up to a number of evictions and until a time.
 
 A proposal has only the evictions that may go now; a repair goes on for many steps. A standing approval begins when the
-file `approval.yaml` names the plan that waits. From then on an eviction goes without another question if it repairs
-violations that the plan had, takes pods of its workloads alone, and leaves no more taken away than are allowed:
+file `approval.yaml` names the plan that waits. From then on an eviction goes without another question on three
+conditions: it repairs violations of the plan, takes only pods of the plan's workloads, and stays within the number:
 
     plan of 9 evictions, 3 of them now    approved: 9    web 4, api 3, cart 2
     step 1: web-1 api-1 cart-1            left: 6
@@ -10,11 +10,13 @@ violations that the plan had, takes pods of its workloads alone, and leaves no m
     ...
     anything else: proposed again
 
-What counts is pods taken away: the evicted one, and those that may be preempted for its replacement. Each is charged
-before its eviction is requested, in the same write, so that whoever leads next goes on from there; what the API server
-has refused is given back once a snapshot still shows the pod. It ends when the file is gone or is another one, at its
-time, with the policy, with the template of a covered workload, when a zone has lost its last node, when the number is
-used up, and when nothing that it covers is violated. It serves once: its identity is stored.
+The number counts pods taken away: the evicted pod, and the pods that may be preempted for its replacement. Each is
+charged before its eviction is requested, in the same write, so that the next leader continues from there. A refused
+eviction is given back once a snapshot still shows the pod.
+
+The approval ends when the file is gone or replaced, at its time, with the policy, with the template of a covered
+workload, when a zone has lost its last node, when the number is used up, and when nothing that it covers is violated.
+It is valid once: its identity is stored.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -73,13 +75,11 @@ NO_OUTCOME: Final = Outcome()
 
 
 class Circumstances(NamedTuple):
-    """What a standing approval depends on beside the plan, the memory and the snapshot.
-
-    `proposal` is the one in force before anything of this cycle is proposed.
-    """
+    """What a standing approval depends on beside the plan, the memory and the snapshot."""
 
     written: Written
     proposal: Proposal | None
+    """The proposal in force before this cycle proposes anything."""
     policy: Policy
     mode: Mode
     now: datetime
@@ -92,7 +92,7 @@ def name_workload(workload: Reference) -> str:
 
 
 def count_taken(eviction: Eviction) -> int:
-    """Return how many pods an eviction takes away at most: its own, and those that may be preempted for it."""
+    """Return how many pods an eviction takes away at most: its own, and the pods that may be preempted for it."""
     return 1 + max((len(outcome.pods) for outcome in eviction.repair.preempts), default=0)
 
 
@@ -151,7 +151,7 @@ def _workload_of(pod: Pod, snapshot: Snapshot) -> str:
 
 
 def _templates(snapshot: Snapshot, names: Collection[str]) -> dict[str, str]:
-    """Return a token of the template of each of these workloads; one that does not exist has none."""
+    """Return a token of the template of each of these workloads that exists."""
     found: dict[str, str] = {}
     for workload in snapshot.workloads:
         name = name_workload(reference_of(workload))
@@ -182,7 +182,7 @@ def _zones(snapshot: Snapshot) -> tuple[str, ...]:
 
 
 def advance(plan: Plan, memory: Memory, snapshot: Snapshot, around: Circumstances) -> Outcome:
-    """Return the standing approval of this cycle: the one that goes on, or one that begins; and what has ended."""
+    """Return the standing approval of this cycle, which continues or begins, and the approval that has ended."""
     standing, ended = memory.standing or None, None
     if standing is not None:
         if not around.is_stale:
@@ -348,7 +348,7 @@ class Allowance:
 
 
 def charge(memory: Memory, uid: str, taken: int) -> Memory:
-    """Return the memory in which the standing approval has let this pod go, with it so many; it is about to go."""
+    """Return the memory in which the standing approval has let this pod go, and is charged `taken` pods for it."""
     standing = memory.standing
     if not standing:
         return memory
@@ -359,12 +359,12 @@ def charge(memory: Memory, uid: str, taken: int) -> Memory:
 
 
 def discharge(memory: Memory, uid: str) -> Memory:
-    """Return the memory after an eviction was not sent; one that an earlier leader may have sent stays charged."""
+    """Return the memory after an eviction was not sent. If an earlier leader may have sent it, it stays charged."""
     return memory if any(move.uid == uid for move in memory.moves) else refund(memory, uid)
 
 
 def refund(memory: Memory, uid: str) -> Memory:
-    """Return the memory in which an eviction that will never take place is not charged."""
+    """Return the memory without the charge for an eviction that will never take place."""
     standing = memory.standing
     if not standing:
         return memory

@@ -1,7 +1,7 @@
-"""What surges are to the memory: their pods count for rates and the standing approval, their failures back off.
+"""The effect of surges on the memory: their pods count for rates and the standing approval, their failures back off.
 
-Pods that go count from the begin of a surge on, as evictions do. That follows from the records, so that it is the same
-however often it is counted, and by whichever process.
+Pods that go count from the begin of a surge on, as evictions do. The count follows from the records, so that it does
+not depend on the process, or on how often it is repeated.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ _FAILED: Final = frozenset({Ending.TIMED_OUT, Ending.MISPREDICTED})
 
 
 def count_surges(memory: Memory, report: SurgeReport, now: datetime) -> Memory:
-    """Return the memory in which surges under way are counted, and those that have ended have left what is known."""
+    """Return the memory with the surges under way counted, and with what is known from those that have ended."""
     for surge, *_ in report.under_way:
         memory = _charge(memory, surge)
         if now - surge.begun < RATE_WINDOW:

@@ -1,7 +1,7 @@
 """The approval of a whole plan as people and tools write it: the file `approval.yaml`, read strictly.
 
-A file that cannot be read approves nothing, and says so. Its identity is what it approves: who wrote it, and when, is
-no part of it, so that a tool that applies the same file again approves nothing anew.
+A file that cannot be read approves nothing, and says so. Its identity is what it approves, without its author and time:
+a tool that applies the same file again approves nothing anew.
 """
 
 from datetime import UTC, datetime
@@ -30,21 +30,20 @@ _Number = Annotated[str, Meta(pattern="^[1-9][0-9]*$", max_length=9)]
 
 
 class WholeApproval(Struct, frozen=True, kw_only=True):
-    """What the file approves: the repairs of a plan, up to a number of evictions and until a time.
-
-    With `workloads` or `namespaces` only those of it: the pods of these workloads, and of these namespaces.
-    """
+    """What the file approves: the repairs of a plan, up to a number of evictions and until a time."""
 
     plan: str
     evictions: int
     until: datetime
     workloads: tuple[str, ...] = ()
+    """If there are any, only pods of these workloads are approved."""
     namespaces: tuple[str, ...] = ()
+    """If there are any, only pods of these namespaces are approved."""
     by: str = ""
 
     @property
     def id(self) -> str:
-        """What identifies it: all that it approves, whoever wrote it."""
+        """Its identity: all that it approves, regardless of the author."""
         until = self.until.astimezone(UTC).isoformat()
         facts = (self.plan, self.evictions, until, sorted(self.workloads), sorted(self.namespaces))
         return make_token(msgspec.json.encode(facts).decode())

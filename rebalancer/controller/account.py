@@ -18,7 +18,7 @@ from rebalancer.tracking.backoff import find_refusals_since
 
 
 def account_inputs(state: LoopState) -> Sequence[object]:
-    """Return all that the account of a state is made of: where each is the same object, so is the account."""
+    """Return every object that the account of a state is made from. The same objects give the same account."""
     memory, queue = state.memory, state.queue
     since = (memory.moves, memory.refused, state.in_force.pause, state.mode)
     return state.cycle, *since, queue.overload, queue.forbidden, queue.unsaved, queue.rights

@@ -1,7 +1,7 @@
-"""Capacity for repairs in the loop: what a cycle reads of placeholders, and when their Jobs are created and deleted.
+"""Capacity for repairs in the loop: what a cycle reads about placeholders, and when it creates and deletes their Jobs.
 
-The memory is saved before a Job is created, so that the next leader knows of it; a Job that no request in the memory
-names is deleted by whoever leads. Nothing is read or written while `capacity.mode` is Off and no placeholder exists.
+The memory is saved before a Job is created, so that the next leader knows about the Job. The leader deletes a Job that
+no request in the memory names. While `capacity.mode` is Off and no placeholder exists, nothing is read or written.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,7 +31,7 @@ from rebalancer.scheduling.view import View
 from rebalancer.tracking.moves import overlay_moves
 
 _Rehearsed = Mapping[tuple[str, tuple[DomainName, ...]], tuple[PlanningMemory, RehearsedNeed]]
-"""Results of rehearsals, by the request's token and the domains, with the memory by which they were made."""
+"""Results of rehearsals by the request's token and the domains, each with the memory that it was made with."""
 
 _RELEASING = frozenset({Reason.PAUSED, Reason.OBSERVE_ONLY, Reason.OUTSIDE_WINDOW, Reason.BREAKER_OPEN})
 """What holds every eviction back for long enough that capacity is not to be held for them."""
@@ -60,19 +60,20 @@ class CapacityReading(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, kw_only=True)
 class CapacityOutcome:
-    """What a cycle decided about capacity. `held` is how many placeholders exist, `unneeded` are the Jobs to delete.
-
-    `gate` says which evictions may go. `requests` are those of the decision less the placeholders that the gate frees.
-    `rehearsed` are results that serve in later cycles, as long as the assessment is the same.
-    """
+    """What a cycle decided about capacity."""
 
     decision: CapacityDecision
     gate: Gate
+    """Which evictions may go."""
     requests: tuple[CapacityRequest, ...]
+    """The requests of the decision, less the placeholders that the gate frees."""
     held: int
+    """How many placeholders exist."""
     unneeded: tuple[str, ...]
+    """The names of the Jobs to delete."""
     assessment: Assessment
     rehearsed: _Rehearsed
+    """Results for later cycles. They are valid while the assessment is the same."""
 
 
 def read_capacity(
@@ -98,17 +99,16 @@ def read_capacity(
 
 @dataclass(frozen=True, kw_only=True)
 class CapacityStage:
-    """The part of a cycle that requests and releases capacity.
-
-    `creating` are the names of Jobs whose creation is under way; `refused` says by token why one was not created.
-    `last` is what the last cycle decided.
-    """
+    """The part of a cycle that requests and releases capacity."""
 
     namespace: str
     reading: CapacityReading | None = None
     creating: frozenset[str] = frozenset()
+    """The names of the Jobs that are being created."""
     refused: Mapping[str, str] = field(default_factory=dict)
+    """Why a Job was not created, by token."""
     last: CapacityOutcome | None = None
+    """What the last cycle decided."""
     seen: Snapshot
     """The snapshot with the placeholders."""
 
@@ -229,7 +229,7 @@ def _find_end(refusal: Refusal | None, context: AdmissionContext) -> str:
 
 
 def _hold(fates: Fates, decision: CapacityDecision) -> Fates:
-    """Hold the evictions that may count on capacity of which nothing is known."""
+    """Hold back the evictions that may count on unknown capacity."""
     waiting_for = {workload for request in decision.requests for workload in request.workloads}
     refusal = CapacityHeld()
     return fates.hold(lambda eviction: refusal if eviction.workload in waiting_for else None)

@@ -1,4 +1,4 @@
-"""Every counter and histogram is declared once; the client library counts, where something happens."""
+"""Declares every counter and histogram once. The client library counts, where something happens."""
 
 from enum import StrEnum
 from typing import Final

@@ -2,10 +2,9 @@
 
     hide -> track -> evaluate -> remember -> admit -> capacity
 
-`hide` takes out of the snapshot the pods that hold capacity. `track` follows the moves in flight.
-`evaluate` assesses and plans, unless the last evaluation serves. `remember` adds to the memory what was found, and the
-breaker's state. `admit` lets the evictions go that memory and clock allow now, `capacity`
-those of them whose capacity is free.
+`hide` removes the pods that hold capacity from the snapshot. `track` follows the moves in flight. `evaluate` assesses
+and plans, unless the last evaluation is still valid. `remember` adds the findings and the breaker's state to the
+memory. `admit` lets the evictions go that memory and clock allow now. `capacity` holds back those that lack capacity.
 """
 
 from collections.abc import Mapping
@@ -141,9 +140,10 @@ class Cycle:
     def sharers(self, eviction: Eviction) -> frozenset[Reference]:
         """Return the workloads whose unavailable pods count against this eviction by the policy.
 
-        That is the pod's own, all of a group of the policy that limits how many of its pods may be in flight, and those
-        of the pods that may be preempted for its replacement.
-        Owners of kinds that are not read (a Job, say) are counted in the snapshot only.
+        These are the pod's own workload, and the workloads of the pods that may be preempted for its replacement. Where
+        the policy limits the moves in flight of a group, all workloads of that group count too.
+
+        Owners of unread kinds, such as Jobs, are counted in the snapshot only.
         """
         groups = self._limited_groups.get(eviction.pod.uid, ())
         owners = {eviction.workload, *(owner for group in groups for owner in group.owners)}
@@ -172,9 +172,9 @@ class Cycle:
 
     @cached_property
     def plan_json(self) -> str:
-        """The Plan document. Made once per cycle: it reads every pod of its namespaces, and is saved many times.
+        """The Plan document. In mode Approve it is the proposed or approved plan, if there is one.
 
-        In mode Approve it is the proposed or approved plan, if there is one.
+        It is made once per cycle: it reads every pod of its namespaces, and is saved many times.
         """
         proposal = self.memory.proposal
         if proposal is None:
@@ -190,10 +190,10 @@ class Cycle:
 
     @cached_property
     def effect(self) -> ProposalEffect | None:
-        """What the proposal's repairs change when a zone is lost, as of when it was made: computed once for each.
+        """What the proposal's repairs change when a zone is lost, at the time of the proposal; computed once each.
 
-        It is about all evictions that are decided for them, not about those of the proposal alone: a repair that is
-        half done may be worse than none, and an approval covers the later steps.
+        It covers every eviction that these repairs need, not only those of the proposal. A half-done repair may be
+        worse than none, and an approval covers the later steps.
         """
         proposal, known = self.memory.proposal, self.known_effect
         if proposal is None:

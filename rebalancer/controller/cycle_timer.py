@@ -1,18 +1,18 @@
-"""When the next cycle begins: whoever wants one asks here, and the earliest counts.
+"""Decides when the next cycle begins: every request for a cycle comes here, and the earliest wins.
 
 In order of precedence:
 
 1. *At once*: leadership, the policy, a team policy, a pause or an approval has changed, or the interval is over, which
    is APScheduler's job.
-2. *A second later*: a change in the cluster that a decision waits for (`triggers`), a place in a window that is free
-   again, a memory that could not be saved and now is. Changes that come together make one cycle.
+2. *A second later*: a decision waits for a change in the cluster (`triggers`), a place in a window is free again, or a
+   memory that could not be saved now is. Changes that come together make one cycle.
 3. *At a time of its own*: a rate frees, a replacement is overdue, placeholders exist.
-4. *At the latest* one and a half intervals after the last one: APScheduler goes by the time of day, and that may be set
-   back by an hour.
+4. *At the latest* one and a half intervals after the last cycle: APScheduler follows the time of day, and that may be
+   set back by an hour.
 
-What is asked for after a cycle and does not begin at once waits until twice as long as that cycle took has passed since
-its end, so that changes in the cluster use a third of one processor at most. A cycle that is due while requests are
-under way and evictions wait for their answers begins after them (`runner`).
+A cycle that need not begin at once waits after the end of the last cycle, for twice the duration of that cycle. So
+changes in the cluster use a third of one processor at most. A cycle that is due while evictions wait for the answers of
+requests under way begins after these answers (`runner`).
 """
 
 import math
@@ -33,7 +33,7 @@ class CycleTimer:
         self._earliest = -math.inf
 
     def ask(self, seconds: float | None) -> bool:
-        """Ask for a cycle after so many seconds, None: at once; return whether it is earlier than what was due."""
+        """Ask for a cycle after this many seconds, None: at once; return whether it is earlier than the one due."""
         now = self._clock()
         with self._lock:
             due = _AT_ONCE if seconds is None else max(now + seconds, self._earliest)

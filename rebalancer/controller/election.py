@@ -1,12 +1,12 @@
 """Leadership without a thread: who holds the lease, as far as one process can know it.
 
-A lease is no fence: two processes can believe to lead for a moment. So a leader stops acting when it could not renew
-for `deadline` seconds by its own monotonic clock, well before anybody else may take over after `duration`, and every
-eviction is safe if it is duplicated. Another process's renewals are timed by when
-this process saw them, never by the other's clock.
+A lease is no fence: two processes can both believe for a moment that they lead. So a leader stops acting when it could
+not renew for `deadline` seconds by its own monotonic clock. That is well before another process may take over, after
+`duration`. Besides, every eviction is safe if it is duplicated. This process times the renewals of another by when it
+saw them, never by the other's clock.
 
-The duration that counts is the one that the holder has written. In a rolling update that shortens it, the old process
-still acts by the longer one: with 60 s written and a deadline of 40 s, a new process that waited for its own 15 s would
+The holder's written duration counts. In a rolling update that shortens it, the old process still acts by the longer
+duration. Example: the Lease says 60 s, and the deadline is 40 s. A new process that waited only for its own 15 s would
 act beside the old one for 25 s.
 """
 

@@ -1,4 +1,4 @@
-"""The lease's thread: it tries to take or renew the Lease every few seconds and tells the loop who leads."""
+"""The lease's thread: tries to take or renew the Lease every few seconds, and reports the leader to the loop."""
 
 import random
 import threading
@@ -25,7 +25,7 @@ from rebalancer.model.moves import Memory
 from rebalancer.ports import Lease, LeaseRecord, LeaseUnavailable
 
 _SILENT: Final = 5.0
-"""After so many seconds without an answer what the Lease says is not known any more; by default it is read each 2."""
+"""Seconds without an answer after which the content of the Lease is unknown. By default it is read every 2 seconds."""
 
 _log = structlog.get_logger("rebalancer.lease")
 
@@ -86,9 +86,9 @@ class Elector:
         return self.leads() and term == self._term
 
     def confirms(self, term: int) -> bool:
-        """Return whether this process leads in a term and the Lease itself says so; an error where it cannot be read.
+        """Return whether this process leads in a term and the Lease confirms it; an error where it cannot be read.
 
-        Called by the loop's thread; what this one knows stays as it is.
+        The loop's thread calls it. It changes nothing of what this thread knows.
         """
         announced, read = self._announced, self._lease.read()
         if announced is None or read is None or read.holder != self._election.identity:

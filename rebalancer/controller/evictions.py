@@ -1,9 +1,10 @@
 """Evictions of one cycle: which may be requested next, and the effect of each answer.
 
-All evictions of a cycle are stored at once, before the first is requested: the next leader must not repeat one. Groups
-do not depend on each other: their requests are under way at the same time, up to `budgets.parallel`, and what is
-refused for one group holds back no other. Within a group one follows the other. An event in between (a pause, a lost
-lease, a new policy, the end of the process) takes effect before the next request.
+All evictions of a cycle are stored at once, before the first is requested: the next leader must not repeat one.
+
+Groups are independent. Up to `budgets.parallel` of their requests are under way at the same time, and a refusal for one
+group holds back no other. Within a group one request follows the other. An event in between (a pause, a lost lease, a
+new policy, the end of the process) takes effect before the next request.
 """
 
 from collections import Counter
@@ -41,7 +42,7 @@ from rebalancer.tracking.own_failures import find_other_template
 from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request
 
 MOST_SILENT_NAMESPACES = 3
-"""Requests without an answer in so many namespaces are the API server's trouble, in fewer that of a webhook."""
+"""With unanswered requests in this many namespaces the API server has failed; in fewer, a webhook has."""
 
 _MOST_TARGETS = 16
 """A move stores its targets only for keys with so few values, because the memory is bounded."""
@@ -62,7 +63,7 @@ _WAITS = {
 _OF_BUDGETS = frozenset({EvictionResult.BUDGET, EvictionResult.STALE})
 
 _EVENTS = {EvictionResult.EVICTED: MoveEvent.GRANTED, EvictionResult.GONE: MoveEvent.GONE}
-"""What happens to a move by an answer; any other one with a result refuses it."""
+"""The event of a move by the answer. Any other answer with a result is a refusal."""
 
 _POD_MAY_BE_GONE = frozenset(
     {EvictionResult.EVICTED, EvictionResult.GONE, EvictionResult.CONFLICT, EvictionResult.UNKNOWN}
@@ -200,7 +201,8 @@ def _next_eviction(state: LoopState) -> Eviction | None:
 def _expected(state: LoopState, eviction: Eviction) -> tuple[tuple[Reference, ReplicaCount], ...]:
     """Return what each workload concerned wants and has if nothing but our evictions has happened.
 
-    That is the evicted pod's workload, and where the policy limits the moves of its group those of the whole group.
+    These are the evicted pod's workload and, where the policy limits the moves of its group, all workloads of the
+    group.
     """
     assert state.cycle is not None
     under_way = {request.uid for request in state.queue.under_way}
@@ -271,7 +273,7 @@ def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[Loo
 def _may_still_take_place(memory: Memory, move: Move) -> bool:
     """Return whether an earlier request for the eviction may be carried out although this one was refused.
 
-    That is the last leader's, or one that an admission webhook has refused: it may remove the pod itself, later.
+    The earlier request is the last leader's, or an admission webhook refused it: the webhook may remove the pod later.
     """
     return move.repeats is not None or any(one.group == move.group and one.refuser for one in memory.refused)
 
@@ -288,7 +290,7 @@ def _record_refusal(memory: Memory, move: Move, answer: EvictionAnswer, now: dat
 
 
 def _defer(move: Move, answer: EvictionAnswer, memory: Memory) -> Move:
-    """Note until when whoever refused an eviction for the moment may carry it out."""
+    """Record until when an eviction may still be carried out by the webhook that refused it for the moment."""
     if answer.denial is None or not answer.denial.is_temporary:
         return move
     until = next(refused.next_try for refused in memory.refused if refused.group == move.group)
@@ -318,8 +320,8 @@ def _hold_all(state: LoopState, move: Move, event: Answered) -> LoopState:
 def handle_unsent(state: LoopState, event: NotSent, now: datetime) -> tuple[LoopState, Requests]:
     """Forget a request that was not sent, and the evictions after it: those of its group, or of others too.
 
-    One of an earlier term holds back nothing of what has been planned since. Its move is resolved as one without an
-    answer: another leader may have stored one for the same pod.
+    A request of an earlier term holds back nothing that was planned since. Its move is resolved like one without an
+    answer: another leader may have stored a move for the same pod.
     """
     if event.term != state.leadership.term:
         return _continue(_end_request(state, event.uid), now)

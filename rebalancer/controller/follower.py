@@ -1,8 +1,8 @@
-"""What a process shows that does not lead: the leader's stored status, and an evaluation of its own.
+"""What a process shows while another one leads: the leader's stored status, and an evaluation of its own.
 
-It evaluates as `rebalancer plan` does: its own view of the cluster, with the memory that the leader has stored. What
-waits in the stored status waits here, too. Nothing is sent or written, and nothing is evaluated unless somebody looks:
-then once for each stored status, or after an interval.
+It evaluates as `rebalancer plan` does: its own view of the cluster, with the memory that the leader has stored.
+Evictions that wait in the stored status wait here, too. Nothing is sent or written. Nothing is evaluated until somebody
+reads it: then once per stored status, or after an interval.
 """
 
 import threading
@@ -83,10 +83,10 @@ class Followed(NamedTuple):
 
 
 class Follower:
-    """Reads and evaluates for whoever looks; from any thread.
+    """Reads and evaluates on demand; from any thread.
 
-    `read_stored` returns the documents of the status ConfigMap by their keys, or raises ReadFailedError.
-    `read_cluster` returns what the watches have received, `find_staleness` why that is out of date, "" if it is not.
+    `read_stored` returns the documents of the status ConfigMap by their keys, or raises ReadFailedError. `read_cluster`
+    returns what the watches have received. `find_staleness` says why that is out of date, "" if it is not.
     """
 
     def __init__(
@@ -196,9 +196,9 @@ class Follower:
 
 
 def _find_account(evaluation: Evaluation, status: StatusDocument, moves: Sequence[Move]) -> Account:
-    """Return what becomes of a plan: what the leader's admission lets go, but for what waits in the stored status.
+    """Return the account of a plan: what the leader's admission lets go, less what waits in the stored status.
 
-    The moves are those that the status shows.
+    `moves` are the moves of the status.
     """
     plan, context = evaluation.plan, find_context(evaluation, status)
     common, stored = find_common_obstacle(context), _find_waits(plan, status)

@@ -1,6 +1,6 @@
-"""What gauges are made from: a state of the loop, the findings of its cycle, and what changes without the loop.
+"""The input of the gauges: a state of the loop, the findings of its cycle, and what changes without the loop.
 
-What several gauges show is gathered here, when the first of them reads it.
+Values that several gauges show are computed here, when the first gauge reads them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -36,12 +36,14 @@ class WatchReading(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class GaugeView:
-    """One state of the loop. `leads` and `watches` are those of the scrape; only a leader shows the cluster."""
+    """One state of the loop; only a leader shows the cluster."""
 
     state: LoopState
     findings: tuple[Finding, ...] = ()
     leads: bool = False
+    """Whether this process leads at the time of the scrape."""
     watches: Sequence[WatchReading] = ()
+    """The watches at the time of the scrape."""
 
     @property
     def cycle(self) -> Cycle | None:

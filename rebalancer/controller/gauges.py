@@ -1,4 +1,4 @@
-"""Every gauge is declared once: name, help, labels, and the function that makes its rows from a state of the loop."""
+"""Declares every gauge once: name, help, labels, and the function that makes its rows from a state of the loop."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable

@@ -212,7 +212,7 @@ def _find_reported(before: LoopState, event: LoopEvent, after: LoopState) -> Ite
 
 
 def _find_of_process(before: LoopState, event: LoopEvent, after: LoopState) -> Iterator[Occurrence]:
-    """Find what any process tells, whoever leads."""
+    """Find the occurrences that every process reports, leader or not."""
     if isinstance(event, Answered):
         yield RequestAnswered(event.answer.result)
     if after.in_force.pause != before.in_force.pause:

@@ -1,4 +1,4 @@
-"""The loop's part of the history: puts entries about what has happened in a step into the outbox."""
+"""The loop's part of the history: puts entries about the occurrences of a step into the outbox."""
 
 from dataclasses import replace
 from datetime import datetime

@@ -1,8 +1,8 @@
 """Writes the outbox into the ConfigMaps of the history, in a thread of its own: no decision waits for it.
 
-An entry is written once the memory that has it is saved, so that a new leader knows of it, too. The process that leads
-reads what is stored first, and writes what is missing. Each write has the version that was read: a leader who has been
-deposed without knowing it overwrites nothing. Whatever goes wrong, all is read again before the next write.
+An entry is written once the memory that holds it is saved, so that a new leader knows it, too. The leader first reads
+what is stored, and writes what is missing. Each write carries the version that was read, so that a leader deposed
+without knowing it overwrites nothing. After any error, everything is read again before the next write.
 """
 
 import threading
@@ -32,7 +32,7 @@ WRITE_SECONDS: Final = 10.0
 """Between two writes: the history may be as old as that, and older while the API server does not answer."""
 
 _SKIPPED: Final = 5
-"""Polls that pass after one that has failed."""
+"""Polls to skip after a failed poll."""
 
 MOST_SHOWN: Final = 200
 """Entries that the process keeps at hand for the status page, the newest."""
@@ -126,7 +126,7 @@ class HistoryWriter(PollingThread):
         return self.read_history(), self.read_trend()
 
     def read_history(self) -> HistoryDocument:
-        """Return the newest entries, with those that are saved and not written yet; asks nobody."""
+        """Return the newest entries, including those that are saved but not yet written. Sends no request."""
         contents, entries = self._shown
         missing = [one for one in find_missing(self._outbox, contents.stored) if one.kind != EntryKind.SAMPLE]
         every = (*entries, *missing)

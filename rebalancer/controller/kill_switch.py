@@ -1,7 +1,7 @@
 """The kill switch, read afresh right before each request that changes something, beside the watch of it (`switches`).
 
-One answer serves the requests of the next half second. So from a second after a pause was stored no request is begun,
-whatever the watches do.
+An answer is valid for half a second. So no request begins later than a second after a pause was stored, whatever the
+watches do.
 """
 
 import threading
@@ -12,7 +12,8 @@ from rebalancer.controller.state import Clocks
 from rebalancer.ports import Cluster, ReadFailedError
 
 ANSWER_SERVES: Final = 0.5
-"""Seconds after its request was begun for which an answer about the kill switch serves other requests."""
+"""Seconds for which an answer about the kill switch is valid for other requests, counted from when its request began.
+"""
 
 ANSWER_USABLE: Final = 0.8
 """Seconds after which a slow answer is too old for the request that waited for it."""

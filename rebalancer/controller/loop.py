@@ -1,8 +1,8 @@
 """The loop as a step function: `step(state, event, now) -> (state, requests)`.
 
-All decisions are made here and in the modules that it calls; threads only bring events and carry out requests. So a run
-can be simulated, replayed and shrunk. An event between two requests to evict (a pause, a lost lease, a new policy, the
-end of the process) takes effect before the next one.
+This module and those that it calls make all decisions; threads only bring events and carry out requests. So a run can
+be simulated, replayed and shrunk. An event between two eviction requests (a pause, a lost lease, a new policy, the end
+of the process) takes effect before the next request.
 """
 
 from collections.abc import Mapping
@@ -245,7 +245,7 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
 
 
 def _handle_watched(state: LoopState, event: Watched, now: datetime) -> LoopState:
-    """Follow what becomes of nodes while another process leads: if this one does next, nothing else would tell it."""
+    """Follow nodes while another process leads: if this process leads next, it has no other source for this."""
     if state.leadership.leads:
         return state
     in_force = state.in_force

@@ -46,11 +46,13 @@ class _Known(NamedTuple):
 class StatusPage:
     """Serves the newest state of the loop on an address; CannotListen where that is not possible.
 
-    `now` is the clock of the state, `refresh` after how many seconds a browser renews the page, `read_lease` says who
-    leads, None where no Lease decides that; `read_past` returns history and trend, None where there is none;
-    `follower` says what to show while another process leads, None where none can; `namespace` is the controller's own.
+    `now` is the clock of the state. `refresh` is the number of seconds after which a browser renews the page.
 
-    What it shows of a cycle is made for the first who asks: the loop is not to spend time on it where nobody looks.
+    `read_lease` says who leads, None where no Lease decides that. `read_past` returns history and trend, None where
+    there is none. `follower` says what to show while another process leads, None where none can. `namespace` is the
+    controller's own.
+
+    The content of a cycle is made for its first reader: the loop spends no time on a page that nobody reads.
     """
 
     def __init__(

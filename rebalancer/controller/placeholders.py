@@ -1,8 +1,8 @@
 """Placeholders in the loop: created and deleted once the memory is saved, and released when the process ends.
 
-The memory is saved first, so that the next leader knows what a Job is for. A Job that no request in the memory names is
-deleted, by whoever leads. The functions decide, as parts of the loop; `PlaceholderJobs` carries out what they request,
-in whichever thread it is called.
+The memory is saved first, so that the next leader knows what a Job is for. The leader deletes a Job that no request in
+the memory names. The functions decide, as parts of the loop. `PlaceholderJobs` carries out their requests, in the
+caller's thread.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""Where the policy comes from: a file, read again whenever its bytes change, or a ConfigMap's key, watched.
+"""Where the policy comes from: a file, read again whenever its bytes change, or a watched key of a ConfigMap.
 
-A mounted ConfigMap is a file that the kubelet replaces as a whole. Its bytes are compared every second, which costs
-nothing and does not depend on how the file is replaced. The scheduler's configuration file is read with the policy.
+A mounted ConfigMap is a file that the kubelet replaces as a whole. Its bytes are compared every second: that costs
+nothing, and does not depend on how the file is replaced. The scheduler's configuration file is read with the policy.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,20 +43,20 @@ class UnreadablePolicy(Exception):  # noqa: N818  # callers read it as a state
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedPolicy:
-    """A policy, where it comes from, and how to read it again; `read` is None for a policy that never changes.
-
-    `folder` is that of a policy file, None for other policies; `folders` are those of `read_profile`.
-    """
+    """A policy, where it comes from, and how to read it again."""
 
     policy: Policy
     profile: Profile
     name: str
     first: bytes
     read: Callable[[], bytes] | None
+    """Returns the policy's bytes; None for a policy that never changes."""
     reflector: Reflector | None
     regarding: Regarding
     folder: Path | None = None
+    """The folder of a policy file, None for other policies."""
     folders: tuple[Path, ...] = ()
+    """The folders for `read_profile`."""
     read_author: Callable[[bytes], Author] = lambda _: NOBODY
     """Returns who has written such a policy, as far as its ConfigMap says so."""
 
@@ -169,8 +169,8 @@ class PolicyWatcher(PollingThread):
     """Reads the policy's bytes every second and tells the loop when they have changed.
 
     `read` returns the bytes, or raises OSError or LookupError with the reason why there are none; then the last valid
-    policy stays in force. `folders` are the policy's, see `read_profile`; `read_author` says who has written them.
-    `keep` is given each policy that is valid.
+    policy stays in force. `folders` are the policy's, see `read_profile`. `read_author` says who has written the bytes.
+    `keep` receives each valid policy.
     """
 
     def __init__(

@@ -1,7 +1,7 @@
-"""A thread that does the same thing whenever it is due, and outlives every error of it.
+"""A thread that repeats one action whenever it is due, and survives every error in it.
 
-A job of APScheduler signals when it is due, and does nothing else, so that a read that hangs holds up no other job. The
-scheduler goes by the time of day: where somebody sets that back by an hour, the thread goes on by the monotonic clock.
+A job of APScheduler only signals that the action is due, so that a read that hangs holds up no other job. The scheduler
+follows the time of day. If that is set back by an hour, the thread continues by the monotonic clock.
 """
 
 import threading
@@ -18,7 +18,7 @@ LATEST: Final = 1.5
 
 
 class PollingThread:
-    """Calls `poll` at each signal, which comes every so many seconds; what `poll` raises is logged."""
+    """Calls `poll` at each signal, which comes at a fixed interval of seconds. Errors of `poll` are logged."""
 
     def __init__(self, name: str, seconds: float, poll: Callable[[], None]) -> None:
         self.name, self.seconds = name, seconds

@@ -1,4 +1,4 @@
-"""What a plan counted on where the API server refuses an eviction for a budget: budgets change between the two."""
+"""The assumptions of a plan whose eviction the API server refuses for a budget: budgets change between the two."""
 
 from typing import Final
 

@@ -1,11 +1,11 @@
 """Keeps the deletion costs in order: evaluates the last cycle's cluster, then sends patches one by one.
 
-It has a thread of its own, since a first pass over a large cluster takes minutes and patches are sent at a rate, and
-the loop must not wait for either. What it does follows from the last cycle; it has no memory that must survive.
+It has a thread of its own because the loop must not wait for it: a first pass over a large cluster takes minutes, and
+patches are sent at a limited rate. Its actions follow from the last cycle; it has no memory that must survive.
 
-Before each patch it is checked that this process leads, that nobody has paused it (read from the API server), that the
-policy still says Steer, and that the cycle is recent. Every ten minutes the API server must refuse to change a label:
-only then does it hold that this identity cannot change more than deletion costs. When in doubt, nothing is patched.
+Each patch requires that this process leads, that no pause is stored at the API server, that the policy still says
+Steer, and that the cycle is recent. Every ten minutes, the API server must also refuse to change a label. This proves
+that the identity cannot change more than deletion costs. When in doubt, nothing is patched.
 """
 
 import threading
@@ -41,7 +41,7 @@ VALID_FOR: Final = timedelta(minutes=1)
 """How long after its snapshot a patch may be sent; the rest waits for a newer cycle."""
 
 _BACK_OFF: Final = 30.0
-"""Seconds for which a workload is left alone after a patch that was not carried out; each further one doubles it."""
+"""Seconds for which a workload is left alone after a failed patch. Each further failure doubles them."""
 
 _LONGEST_BACK_OFF: Final = 1800.0
 
@@ -58,8 +58,8 @@ class PatchedCluster(Cluster, PodAnnotator, Protocol):
 class PreventionWorker:
     """The order of deletion of every workload, kept by one process.
 
-    `get_state` returns the loop's state, `may_act` says whether this process still leads in a term, `tell` passes an
-    event to the loop and `count` a result to the metrics. `burst` is how many seconds' worth of patches may be sent at
+    `get_state` returns the loop's state. `may_act` says whether this process still leads in a term. `tell` passes an
+    event to the loop, and `count` a result to the metrics. `burst` is how many seconds' worth of patches may be sent at
     once.
     """
 
@@ -198,7 +198,7 @@ class PreventionWorker:
     # Patches
 
     def _send_all(self, cycle: Cycle, groups: Iterable[tuple[PodPatch, ...]], wait: Callable[[float], bool]) -> None:
-        """Send the patches of one group after the other; after one that is not carried out the group waits."""
+        """Send the patches of one group after the other. After a failed patch its group waits."""
         stopped = ""
         for patches in groups:
             uid = self._group_of(cycle, patches[0])

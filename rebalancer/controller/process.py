@@ -1,4 +1,4 @@
-"""The controller as a process: all parts are connected here, from start to an orderly end."""
+"""The controller as a process: connects all parts, from the start to an orderly end."""
 
 import signal
 import socket
@@ -72,7 +72,7 @@ STOP_SECONDS = 8.0
 """How long the process may take from a signal to the release of the Lease; then the watches end, in two seconds."""
 
 LOOP_STOP_SECONDS = 4.0
-"""The part of it for which the loop is waited for: a request that is under way, or planning."""
+"""The part of `STOP_SECONDS` for which the loop may finish a request or its planning."""
 
 _LEASE_RELEASE_SECONDS = 2.0
 """The part of it that is left for the release of the Lease when the history is written."""
@@ -406,7 +406,7 @@ class _Controller:
         )
 
     def _make_valid_policy(self) -> ValidPolicyKeeper | None:
-        """Store the policy in force, where it is one that people change while this process runs."""
+        """Make the store of the policy in force, where people can change the policy while this process runs."""
         if self._policy.read is None:
             return None
         namespace = self._settings.namespace

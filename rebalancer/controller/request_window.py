@@ -1,10 +1,10 @@
-"""Counts the requests to the API server of the last minutes, and those that failed, for the breaker.
+"""Counts the requests to the API server in the last minutes, and the failures among them, for the breaker.
 
-The metric of the same requests only grows, and is read from outside. The breaker needs a number of its own, per second:
-at most 3,600 entries, however many requests there are.
+The metric of these requests only grows, and is read from outside. The breaker needs its own counts per second: at most
+3,600 entries, however many requests there are.
 
-An outage is one failure, however many watches and retries there were in it: requests without an answer count once until
-there is an answer. A request that was sent before that answer and fails after it belongs to the same outage.
+An outage is one failure, however many watches and retries it affects. Requests without an answer count once until the
+next answer. A request that was sent before that answer and fails after it belongs to the same outage.
 
     answers, and `-` for none:  200 200 - - - - 200 - 200     6 requests, 2 failures
 """

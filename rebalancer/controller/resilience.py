@@ -1,9 +1,10 @@
-"""Has what a lost domain leaves computed, again and again, in a process of its own.
+"""Computes what a lost domain leaves, again and again, in a process of its own.
 
-A thread waits for the next time, writes the last cycle's cluster to a new process, and tells the loop what it answers.
-The process takes a core for as long as some cycles of a large cluster: so one begins no sooner than a minute after the
-last one, sooner where nodes have changed, and not before ten times as long as that took. Nothing of it decides
-anything about an eviction.
+A thread waits for the next time, writes the last cycle's cluster to a new process, and passes its answer to the loop.
+
+The process takes a core for as long as several cycles of a large cluster. So the next one begins a minute after the
+last one at the earliest, or sooner where nodes have changed, and never before ten times the last duration has passed.
+No decision about an eviction depends on it.
 """
 
 import pickle
@@ -34,13 +35,13 @@ _SOON: Final = 5.0
 """The same where nodes have come, gone or changed to Ready or not: what was computed is of another cluster then."""
 
 _SHARE: Final = 10
-"""Of so many seconds at most one is computed."""
+"""At most one second in this many is spent on computing."""
 
 _LONGEST: Final = 600.0
 """Seconds after which a computation is ended."""
 
 _LOOK: Final = 1.0
-"""Seconds between two looks at whether one is due: one that is a second late is no loss."""
+"""Seconds between two checks whether a computation is due. A second's delay does no harm."""
 
 _log = structlog.get_logger("rebalancer")
 
@@ -48,8 +49,8 @@ _log = structlog.get_logger("rebalancer")
 class ResilienceWorker:
     """What is left when a domain is lost, kept up to date by one thread.
 
-    `get_state` returns the loop's state, `tell` passes an event to the loop, `compute` answers a question, and ends
-    early, with a problem, once the event is set that it is passed.
+    `get_state` returns the loop's state, and `tell` passes an event to the loop. `compute` answers a question. Once the
+    event that it receives is set, it ends early, with a problem.
     """
 
     def __init__(

@@ -1,6 +1,6 @@
-"""Whether this identity can change no more of pods than deletion costs: the API server must refuse to change a label.
+"""Whether this identity can change only the deletion costs of pods: the API server must refuse to change a label.
 
-A proof serves for ten minutes, its absence for one. It is asked for before each patch of a pod.
+A proof is valid for ten minutes, its absence for one. It is requested before each patch of a pod.
 """
 
 from typing import Final
@@ -10,10 +10,10 @@ from rebalancer.ports import PodAnnotator
 from rebalancer.prevention.plan import PodPatch
 
 CHECK_EVERY: Final = 600.0
-"""Seconds for which the proof serves that this identity cannot change more than deletion costs."""
+"""Seconds for which the proof is valid that this identity cannot change more than deletion costs."""
 
 CHECK_AGAIN: Final = 60.0
-"""Seconds after which it is tried again where it failed."""
+"""Seconds after which a failed check is repeated."""
 
 
 class Restriction:

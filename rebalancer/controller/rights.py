@@ -1,8 +1,10 @@
-"""Asks the API server where this account may evict, before something is requested or proposed there.
+"""Asks the API server where this account may evict, before an eviction is requested or proposed there.
 
-One question is enough where it may evict everywhere. Else it is asked of each namespace in which something is to be
-evicted, some of them at a time, those that were asked longest ago first. While nothing is to be evicted it is asked of
-those with constraints, until one is found: an account without any such right is to be seen before it is needed.
+One question is enough for an account that may evict everywhere. Otherwise each namespace with planned evictions needs
+its own: a few are asked at a time, the least recently asked first.
+
+While no eviction is planned, the namespaces with constraints are asked until one allows evictions. An account without
+any such right is then known before it is needed.
 """
 
 from collections.abc import Callable
@@ -89,7 +91,7 @@ class RightsReader(PollingThread):
     def _read(self, state: LoopState) -> Rights:
         refused, now = frozenset(state.queue.forbidden), self._clocks.monotonic()
         is_new = not refused <= self._refused
-        if is_new or now >= self._next:  # also a right that was there: whoever looks is to see that it was taken away
+        if is_new or now >= self._next:  # also for a right that was there: its loss must become visible
             self._next, self._refused = now + ASKED_AGAIN, refused
             self._everywhere = self._ask("")
             self._granted -= refused
@@ -124,7 +126,7 @@ class RightsReader(PollingThread):
 
 
 def _find_waiting(state: LoopState) -> frozenset[str]:
-    """Return the namespaces in which something is to be evicted and nothing is requested, as in a back-off."""
+    """Return the namespaces with planned evictions but no request under way, as in a back-off."""
     if state.cycle is None:
         return frozenset()
     fates = state.cycle.fates
@@ -133,7 +135,7 @@ def _find_waiting(state: LoopState) -> frozenset[str]:
 
 
 def _find_wanted(state: LoopState) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the namespaces in which something is to be evicted, and those with constraints."""
+    """Return the namespaces with planned evictions, and the namespaces with constraints."""
     cycle = state.cycle
     if cycle is None:
         return frozenset(), frozenset()

@@ -124,7 +124,7 @@ def run_at_once(work: Callable[[], None]) -> None:
 
 
 def _log_happened(happened: Iterable[Occurrence]) -> None:
-    """Log what has no event: which pause a process has read, also one that does not lead."""
+    """Log occurrences that have no event, such as a pause that was read; also in a process that does not lead."""
     for occurrence in happened:
         match occurrence:
             case PauseChanged(_, Pause() as pause):
@@ -145,14 +145,16 @@ def _log_event(event: Event) -> None:
 class Runner:
     """Runs one loop over one cluster.
 
-    `may_act` says right before each eviction whether this process still leads in the term of the plan, since a
-    lease can run out between two events, and even be won again. `cycle_ended` is called after every cycle that did
-    not fail, and instead of a cycle where another process leads. `placeholders` is where Jobs of placeholders are
-    created, None: nowhere. `monitoring` answers the queries of guards; without it nothing is evicted where there
-    are some. `count_requests` returns the requests to the API server within a time, for the breaker. `memory_saved`
-    is given the entries of the history that a saved memory has, and as of when; it never blocks. `holds_lease`
-    reads at the API server whether this process holds the Lease in a term; without it nothing that somebody else
-    has stored is overwritten.
+    `may_act` says right before each eviction whether this process still leads in the plan's term: a lease can run out
+    between two events, and even be won again. `holds_lease` reads at the API server whether this process holds the
+    Lease in a term. Without it nothing that another process has stored is overwritten.
+
+    `cycle_ended` is called after every cycle that did not fail, and instead of a cycle while another process leads.
+    `memory_saved` receives the history entries of a saved memory and its time; it never blocks.
+
+    `placeholders` is where Jobs of placeholders are created, None: nowhere. `monitoring` answers the queries of guards;
+    without it guards allow no eviction. `count_requests` returns the requests to the API server within a time, for the
+    breaker.
     """
 
     def __init__(  # noqa: PLR0913  # all that a loop is connected to
@@ -218,7 +220,7 @@ class Runner:
             self.ask_cycle_within(EARLY_SECONDS)
 
     def ask_cycle_within(self, seconds: float) -> None:
-        """Ask for a cycle after so many seconds, or a little later; from any thread, never blocks."""
+        """Ask for a cycle after this many seconds, or a little later; from any thread, never blocks."""
         if self._timer.ask(seconds):
             self._inbox.put(_CycleAt.ANOTHER_TIME)
 

@@ -1,12 +1,12 @@
-"""The memory and the status, stored: no more often than they say something new, and through what others write.
+"""Stores the memory and the status: only when they say something new, and despite writes by others.
 
-Whatever waits for the memory is stored at once, evictions first of all. What differs from the stored documents in times
-alone waits for a quarter of a minute: many events make many cycles, and each would be a write.
+Everything that waits for the memory is stored at once, evictions first of all. Documents that differ from the stored
+ones only in times wait for a quarter of a minute: many events make many cycles, and each would be a write.
 
-If somebody else has written into the ConfigMap, that is either the next leader or a stranger. The Lease says which. Its
-version is read first, then the Lease, at the API server: while this process holds that in the term of what it stores,
-no other has led before the version was read, and nothing that a leader has stored is lost by writing over it. What a
-stranger has written is not read. Where the Lease is another's, or cannot be read, nothing is written.
+Another writer of the ConfigMap is either the next leader or a stranger; the Lease says which. First the version of the
+ConfigMap is read, then the Lease, at the API server. If this process holds the Lease in the term of what it stores, no
+other has led before the version was read. So overwriting loses nothing that a leader has stored. What a stranger has
+written is not read. Where the Lease is another's, or cannot be read, nothing is written.
 """
 
 import re
@@ -32,18 +32,21 @@ _log = structlog.get_logger("rebalancer")
 
 
 class _Stored(NamedTuple):
-    """What was stored last: in which term of leadership, without its times, and when."""
+    """What was stored last."""
 
     term: int
+    """The term of leadership."""
     shape: tuple[str, ...]
+    """The documents without their times."""
     at: float
+    """When they were stored."""
 
 
 class Saver:
     """Stores what a process has to store; called by the loop's thread.
 
     `holds_lease` reads at the API server whether this process holds the Lease in a term of its leadership. `identity`
-    and `policy_source` are how it names itself and its policy.
+    and `policy_source` are the names of the process and of its policy.
     """
 
     def __init__(

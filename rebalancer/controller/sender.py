@@ -1,4 +1,4 @@
-"""What is checked at the API server right before an eviction request is sent, and the request itself.
+"""The checks at the API server right before an eviction request is sent, and the request itself.
 
 A watch may be silent for minutes before anybody notices, so two things are read afresh. Before each step, the workloads
 concerned: they must want as many pods as the plan assumes, and as many must be Ready. Before each request, the kill
@@ -37,8 +37,8 @@ _log = structlog.get_logger("rebalancer")
 class Sender:
     """Sends eviction requests, from any number of threads.
 
-    `find_objection` says why this process may not evict now what it has planned in a term of its leadership, by the
-    approval of a plan, "" for none; it says "" if it may. `tell` passes an event to the loop.
+    `find_objection` says why this process may not evict now, "" if it may. It receives the term in which the eviction
+    was planned, and the approved plan, "" for none. `tell` passes an event to the loop.
     """
 
     def __init__(

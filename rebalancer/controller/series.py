@@ -1,7 +1,7 @@
 """Limits the number of series: all series of an ordinary cluster, only the worst of a very large one.
 
 A Prometheus that fails because of too many series raises no alerts. Where not all fit, namespaces take turns, each with
-the worst of its own: a namespace with thousands of violations must not hide the one of another, nor end its alert.
+its own worst. So a namespace with thousands of violations neither hides the violation of another nor ends its alert.
 """
 
 from collections import defaultdict
@@ -28,25 +28,26 @@ T = TypeVar("T")
 
 
 class Series(NamedTuple, Generic[T]):
-    """The series of something that has a bound: `labels` are the values, `subject` the workload or group.
-
-    `namespace` is that of its pods, `headroom` the distance to the bound, below 0 where it is violated, and `of` what
-    is evaluated.
-    """
+    """A series of something that has a bound."""
 
     namespace: str
+    """The namespace of its pods."""
     labels: tuple[str, ...]
+    """The label values."""
     subject: Hashable
+    """The workload or group."""
     headroom: int
+    """The distance to the bound, below 0 where it is violated."""
     state: State
     of: T
+    """What is evaluated."""
 
 
 def select_series(series: Iterable[Series[T]]) -> Sequence[Series[T]]:
-    """Return one for each set of label values, the worst of those with equal values; of too many the worst only.
+    """Return the worst series for each set of label values; of too many series, only the worst.
 
-    A workload has pods of two templates during a rollout, and names may be equal as they are shown; Prometheus refuses
-    a scrape that has the same series twice.
+    During a rollout a workload has pods of two templates, and their displayed names may be equal. Prometheus refuses a
+    scrape that contains a series twice.
     """
     worst: dict[tuple[str, ...], Series[T]] = {}
     for one in series:
@@ -65,7 +66,7 @@ def select_series(series: Iterable[Series[T]]) -> Sequence[Series[T]]:
 def take_worst(series: Iterable[Series[T]], number: int) -> Sequence[Series[T]]:
     """Return the worst of each namespace in turn: first the worst of each, then the second of each, and so on.
 
-    Worse is what has less headroom, then what comes first by its labels: the same ones as long as nothing changes.
+    Less headroom is worse. Labels break ties, so that the choice is stable while nothing changes.
     """
     by_namespace: defaultdict[str, list[Series[T]]] = defaultdict(list)
     for one in series:

@@ -48,21 +48,21 @@ class Clocks(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CycleDue:
-    """It is time for a cycle. `stale` says why the snapshot is out of date, "" if it is not.
-
-    `read_at` is when the snapshot was taken, by the monotonic clock. `requests` are those to the API server within
-    `breaker.window`; `capacity` is what was read of placeholders, None where there can be none. `evicted` are the pods
-    that were evicted since the last cycle, by whomever. `knows_approval`: the approval that was read last is the one
-    that is written.
-    """
+    """It is time for a cycle."""
 
     snapshot: Snapshot
     read_at: float = 0.0
+    """When the snapshot was taken, by the monotonic clock."""
     stale: str = ""
+    """Why the snapshot is out of date, "" if it is not."""
     requests: RequestCounts = NO_REQUESTS
+    """The requests to the API server within `breaker.window`."""
     capacity: CapacityReading | None = None
+    """What was read about placeholders, None where there can be none."""
     evicted: tuple[SeenEviction, ...] = ()
+    """The pods that were evicted since the last cycle, also by others."""
     knows_approval: bool = True
+    """Whether the approval that was read last is the written one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +142,7 @@ class PolicyAuthorRead:
 
 @dataclass(frozen=True, kw_only=True)
 class TeamPoliciesRead:
-    """The team policies, by namespace; those of the event before, or what is wrong with them, have changed."""
+    """The team policies by namespace have changed since the last such event, or their problems have."""
 
     teams: Mapping[str, TeamReading]
 
@@ -269,16 +269,17 @@ LoopEvent = (
 
 @dataclass(frozen=True, kw_only=True)
 class Evict:
-    """Request the eviction of the move's pod; the shell answers with `Answered` or `NotSent`.
-
-    `expected` says of each workload concerned how many pods it must want at the API server, how many of them must be
-    Ready at least, and which pods it must have on which nodes, before it is sent. It is empty within a step that has
-    begun and needs this eviction. `term` is the one in which it was planned.
-    """
+    """Request the eviction of the move's pod; the shell answers with `Answered` or `NotSent`."""
 
     move: Move
     term: int
+    """The term of leadership in which it was planned."""
     expected: tuple[tuple[Reference, ReplicaCount], ...] = ()
+    """What each workload concerned must have at the API server before the request is sent.
+
+    That is how many pods it wants, how many must be Ready at least, and which pods it has on which nodes. It is empty
+    within a step that has begun and needs this eviction.
+    """
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,11 +1,11 @@
-"""Carries out surges: reads the records, looks at the cluster every second, and writes what is to be done next.
+"""Carries out surges: reads the records, looks at the cluster every second, and writes the next change.
 
-It has a thread of its own, as what is waited for takes minutes. What it does follows from the records and the cluster,
-so that any process goes on with it that leads. It remembers only for how long it has seen marks stand and pods Ready.
+It has a thread of its own, as surges wait for minutes. Its actions follow from the records and the cluster, so that any
+new leader can continue them. It remembers only how long it has seen marks and Ready pods.
 
-Before each write it is checked that this process leads, that nobody has paused it (read from the API server), that the
-mode is not Observe, and that the view is not stale. Before a record changes its phase the replicas are read afresh: a
-view that lags is not acted on. When in doubt, nothing is written.
+Each write requires that this process leads, that no pause is stored at the API server, that the mode is not Observe,
+and that the view is not stale. Before a record changes its phase the replicas are read afresh, since the view may lag.
+When in doubt, nothing is written.
 """
 
 import threading
@@ -45,7 +45,7 @@ class ScaledCluster(Cluster, Scaler, Protocol):
 
 
 class SurgeWorker:
-    """The surges of one process; the arguments are those of `PreventionWorker`."""
+    """The surges of one process. For the arguments, see `PreventionWorker`."""
 
     def __init__(
         self,

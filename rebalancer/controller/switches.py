@@ -1,7 +1,7 @@
 """What people write into ConfigMaps, the pause and the approval, watched.
 
-A pause acts at once, and an approved plan does not wait for the interval. The pause is read besides right before each
-request (`kill_switch`), whatever the watches do.
+A pause acts at once, and an approved plan does not wait for the interval. Right before each request, `kill_switch`
+reads the pause besides, whatever the watches do.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
 """The team policies: the ConfigMap `rebalancer-policy` of each namespace that the cluster policy lists, read in turn.
 
 They are read every ten seconds, one after the other, instead of watched: five hundred watches would be as many threads
-and connections, and a right to `get` one object is enough. What one namespace has, or refuses, concerns no other.
+and connections, and a right to `get` one object is enough. The policy or refusal of one namespace affects no other.
 """
 
 import time

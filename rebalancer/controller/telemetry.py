@@ -70,7 +70,7 @@ _EVENTS = "/apis/events.k8s.io/"
 """How the path of a request for an event begins."""
 
 _WRITTEN_ASIDE = (f"/configmaps/{TREND_MAP}", f"/configmaps/{VALID_POLICY_MAP}")
-"""How the names of ConfigMaps of which no decision depends begin in the path of a request."""
+"""Parts of the request paths of the ConfigMaps that no decision depends on."""
 
 _STATUS = ("/configmaps", f"/configmaps/{STATUS}")
 """How the paths of requests end that create or change the status."""
@@ -169,7 +169,7 @@ class Telemetry:
         self._last_beat = time.monotonic()
 
     def _count_request(self, method: str, path: str, code: int, is_meant: bool, seconds: float) -> None:
-        """Count a request; one that is refused on purpose (`is_meant`) has not failed, whatever its code."""
+        """Count a request. A refusal on purpose (`is_meant`) is no failure, whatever its code."""
         self._metrics.counter(API_REQUESTS).labels(*parse_request(method, path), str(code)).inc()
         # One team without a right must not open the breaker, nor many hold it shut. No more must events: nothing
         # depends on them, and a webhook or a quota of one namespace may refuse them all. Nor must a kind that is

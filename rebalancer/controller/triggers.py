@@ -1,9 +1,11 @@
 """Which changes in the cluster call for a cycle at once, so that a repair takes as long as its pods take to start.
 
-A watch delivers thousands of changes a minute, of which almost none matters before the next interval. Those that do: a
-node begins or ceases to take pods, or an autoscaler begins to remove it, a workload is scaled down or has finished its
-rollout, a pod of an owner whose replacement is awaited becomes Ready or is gone, such an owner says that it cannot
-create one, a budget that an eviction waits for allows more.
+A watch delivers thousands of changes a minute, and almost none matters before the next interval. These do:
+
+* A node begins or ceases to take pods, or an autoscaler begins to remove it.
+* A workload is scaled down or has finished its rollout.
+* An owner's replacement is awaited, and one of its pods becomes Ready or is gone, or it cannot create one.
+* A budget that an eviction waits for allows more.
 """
 
 from typing import NamedTuple
@@ -38,7 +40,7 @@ def find_awaited(state: LoopState) -> Awaited:
 
 
 def calls_for_cycle(before: object, after: object, awaited: Awaited) -> bool:
-    """Return whether a change calls for a cycle; `before` is None for a new object, `after` for one that is gone."""
+    """Return whether a change calls for a cycle; `before` is None for a new object, `after` for a deleted one."""
     match before if after is None else after:
         case Pod():
             return _pod_matters(before, after, awaited)

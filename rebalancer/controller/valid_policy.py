@@ -1,8 +1,8 @@
-"""Stores the policy in force, so that commands plan by it also while the newest one is not valid.
+"""Stores the policy in force, so that commands can plan by it even while the newest policy is not valid.
 
-A policy that is refused replaces the valid one in its ConfigMap or file, and only the process still has that. No
-decision waits for the write, and nothing is ever read from it by the controller: a new process begins with the policy
-that people have written.
+An invalid policy replaces the valid one in its ConfigMap or file, and only the process still has the valid one. No
+decision waits for the write. The controller never reads it back: a new process begins with the policy that people have
+written.
 """
 
 from collections.abc import Callable

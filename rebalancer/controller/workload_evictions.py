@@ -1,13 +1,14 @@
 """Evictions by workload: which series there are, and for how long.
 
 A series begins at 0 when an eviction is planned, so that `increase()` sees the first one, unless it is planned and
-granted between two scrapes. It ends an hour after an
-eviction of the workload was last planned or granted: a value that somebody may still look at must not begin anew. The
-number of workloads is limited; the rest are counted together. A namespace takes another series only while it has fewer
-than are free, so that no namespace has more than half of what it found free, and something is left for the others.
+granted between two scrapes. The series ends an hour after the workload's last planned or granted eviction: a value that
+somebody may still look at must not begin anew.
 
-After a lost Lease nothing begins or grows, and the series stay for their hour, as the other counters stay: the last
-evictions may not have been scraped yet, and a sum over all replicas counts each of them once.
+The number of workloads is limited; the rest are counted together. A namespace takes another series only while it has
+fewer than are free. So no namespace has more than half of what it found free, and the others get the rest.
+
+After a lost Lease no series begins or grows. The series stay for their hour, like the other counters: the last
+evictions may not have been scraped yet, and a sum over all replicas counts each eviction once.
 """
 
 from collections import Counter as Tally
@@ -43,7 +44,7 @@ class WorkloadEvictions:
         """How many workloads of each namespace have series of their own."""
 
     def plan(self, plan: Plan, now: datetime) -> None:
-        """Begin the series of evictions that a plan has decided; those that go now come first where not all fit."""
+        """Begin the series of a plan's evictions. Where not all fit, the evictions that go now come first."""
         fates = plan.fates
         evictions = (*fates.going, *(one.eviction for one in fates.kept))
         for workload, cause in dict.fromkeys((eviction.workload, eviction.cause) for eviction in evictions):

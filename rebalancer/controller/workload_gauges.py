@@ -41,7 +41,7 @@ def _mark_workloads(workloads: Iterable[Reference], marked: frozenset[Reference]
 
 
 def _mark_blocked(view: GaugeView) -> Iterable[Row]:
-    """Mark those with a pod that cannot be replaced, among all that have constraints or limits."""
+    """Mark the workloads with an irreplaceable pod, among all that have constraints or limits."""
     if view.cycle is None:
         return ()
     kind = FindingKind.REPLACEMENT_BLOCKED
@@ -59,7 +59,7 @@ def _list_worst_domains(view: GaugeView) -> Iterable[Row]:
 
 
 def _list_domains_without_nodes(view: GaugeView) -> Iterable[Row]:
-    """Mark the domains without nodes in which the skew with a node would be above maxSkew, the worst first."""
+    """Mark the domains without nodes whose skew would exceed maxSkew if they had one, the worst first."""
     rows = worst_rows(view.cycle.assessment.domains_without_nodes) if view.cycle is not None else ()
     series = (
         Series(

@@ -1,14 +1,14 @@
 """Which replacements have arrived, and which are overdue because they do not run.
 
-Whether a cluster replaces what is evicted cannot be seen beforehand: an image that is gone, a registry that does not
-answer, a scheduler that places nothing. So a move is under way until its replacement has arrived: it is Ready, or it
-has been bound to a node for `ARRIVAL` and nothing is wrong with it. Many applications take minutes until they are
-Ready; that a node has taken their pod says enough.
+Nobody can know beforehand whether a cluster replaces evicted pods: an image may be gone, a registry may not answer, a
+scheduler may place nothing. So a move is under way until its replacement has arrived: it is Ready, or it has been bound
+to a node for `ARRIVAL` and nothing is wrong with it. Many applications take minutes until they are Ready; it is enough
+that a node has taken their pod.
 
-A replacement that was created is overdue when it is not bound within `breaker.pendingFor`, when its kubelet says why a
-container does not run, when it has failed, or when its node has made no sandbox for it within `SANDBOX`. One that
-merely starts slowly is not. One that was overdue has arrived when it is Ready, or has run for `PROOF`. Replacements
-that are not even created: `tracking.uncreated`.
+A created replacement is overdue when it is not bound within `breaker.pendingFor`, when its kubelet says why a container
+does not run, when it has failed, or when its node has made no sandbox for it within `SANDBOX`. A slow start is not
+overdue. An overdue replacement has arrived when it is Ready, or has run for `PROOF`. For replacements that were never
+created, see `tracking.uncreated`.
 
 All times are by this controller's clock, from the snapshot that first shows a state.
 """
@@ -145,7 +145,7 @@ def _leaves_cluster_window(move: Move) -> datetime:
 
 
 def is_ending(move: Move, snapshot: Snapshot, now: datetime) -> bool:
-    """Return whether a move's victim still terminates, after a time in which most pods are gone."""
+    """Return whether a move's victim is still terminating after a time in which most pods are gone."""
     if move.state is not MoveState.EVICTED or now - move.changed_at < LONG_GRACE:
         return False
     victim = snapshot.pod.get(move.uid)

@@ -1,8 +1,8 @@
-"""Back-off: what failed for a group is not repeated at once. One group's failures never delay another group.
+"""Back-off: a failure of a group is not repeated at once. One group's failures never delay another group.
 
-A prediction that failed is repeated a few times only: each failure in a row doubles the wait, and after the last one no
-repair of the group is planned until it is satisfied by other means. A request that was not granted is repeated without
-end, because whatever refuses it may recover; each refusal in a row doubles the wait up to an hour.
+A failed prediction is repeated only a few times. Each failure in a row doubles the wait; after the last, no repair of
+the group is planned until it is satisfied by other means. A request that was not granted is repeated without end,
+because the refuser may recover. Each refusal in a row doubles the wait, up to an hour.
 """
 
 from collections.abc import Mapping
@@ -54,9 +54,9 @@ def _group_of(failure: FailedPrediction) -> str:
 def record_outcomes(memory: Memory, before: tuple[Move, ...], now: datetime) -> Memory:
     """Return the memory after the moves that have ended since `before`.
 
-    A failed prediction is counted, a verified move resets the count, and a refused move used no extra eviction, unless
-    whoever refused it may still carry it out. A move that its owner has overtaken says nothing about the prediction. An
-    eviction whose answer was lost, or which was refused, and which is seen to have taken place, was no refusal.
+    A failed prediction is counted, and a verified move resets the count. A refused move used no extra eviction, unless
+    the refuser may still carry it out. A move that its owner has overtaken says nothing about the prediction. An
+    eviction that took place after a refusal or a lost answer was not refused.
     """
     ended_before = {move.uid for move in before if move.state.over and move.state is not MoveState.REFUSED}
     ungranted = {move.uid for move in before if move.state in _UNGRANTED}
@@ -100,9 +100,9 @@ def find_backoff(memory: Memory, group: str, now: datetime) -> Backoff | None:
 def record_refusal(
     memory: Memory, group: str, now: datetime, least: timedelta, *, refuser: str = "", words: str = "", pod: str = ""
 ) -> Memory:
-    """Return the memory after one more request for a group that was not granted; `least` is the first wait.
+    """Return the memory after another request for a group was not granted; `least` is the first wait.
 
-    `refuser`, `words` and `pod` are those of `RefusedRequest`.
+    For `refuser`, `words` and `pod`, see `RefusedRequest`.
     """
     times = 1 + next((refused.times for refused in memory.refused if refused.group == group), 0)
     wait = max(least, min(LONGEST_WAIT, least * 2 ** min(times - 1, 12)))
@@ -118,20 +118,20 @@ def forget_refusals(memory: Memory, group: str) -> Memory:
 
 
 class RefusalWait(NamedTuple):
-    """The last `times` requests for a group were not granted: it waits for `left`.
-
-    `refuser` says who in admission control refused the last one, `words` why, or what the plan had counted on where a
-    budget refused it; else they are "".
-    """
+    """The last requests for a group were not granted: it waits."""
 
     times: int
+    """How many requests in a row were not granted."""
     left: timedelta
+    """How long the group still waits."""
     refuser: str = ""
+    """Who in admission control refused the last request, else ""."""
     words: str = ""
+    """Why it was refused, or what the plan had counted on where a budget refused it; else ""."""
 
 
 def find_refusals_since(memory: Memory, since: datetime) -> Mapping[str, RefusalWait]:
-    """Return by group how long, from then on, those wait of which a request was not granted since."""
+    """Return the remaining wait at `since`, by group, for groups with a request not granted since then."""
     return {
         one.group: RefusalWait(one.times, one.next_try - since, one.refuser, one.words)
         for one in memory.refused

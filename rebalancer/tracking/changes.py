@@ -1,7 +1,7 @@
 """Changes between two snapshots that can violate a spread constraint, stored for an hour.
 
 A pod that goes minutes after its Deployment was scaled down, or is replaced minutes after its node was lost, no longer
-shows why. What is stored is small and bounded, because it outlives the process.
+shows why. The stored changes are few and bounded, because they outlive the process.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,7 +26,7 @@ MOST_CHANGES: Final = 300
 def observe_changes(
     memory: Memory, before: Snapshot | None, after: Snapshot, keys: Iterable[str]
 ) -> tuple[ObservedChange, ...]:
-    """Return the changes to store: those of the last hour, and those between two snapshots, the newest last.
+    """Return the changes to store: those of the last hour, then those between the two snapshots; the newest last.
 
     `keys` are the topology keys of interest. Without an earlier snapshot no new change is observed.
     """
@@ -56,7 +56,7 @@ def observe_changes(
 
 
 def _is_replaced(change: ObservedChange, snapshot: Snapshot) -> bool:
-    """Return whether a domain that had lost a deleted node has one that was created since."""
+    """Return whether a domain that had lost a deleted node has a node that was created since."""
     key, _, value = change.subject.partition("=")
     return any(node.created > change.at for node in snapshot.nodes if node.labels.get(key) == value)
 
@@ -110,7 +110,7 @@ def _pod_changes(before: Snapshot, after: Snapshot) -> Iterator[tuple[ViolationC
 def _node_changes(before: Snapshot, after: Snapshot, keys: Iterable[str]) -> Iterator[tuple[ViolationCause, str]]:
     """Yield domains that lost a node, whose nodes are back, or whose nodes changed the label.
 
-    They are back where the domain had none that takes pods, or where those that took none do, and so all others.
+    The nodes are back where the domain had no node that takes pods, or where all nodes that took none now do.
     """
     lost, came = _nodes_lost(before, after), _nodes_lost(after, before)
     relabelled = [

@@ -1,18 +1,19 @@
 """Which workloads' pods others evict: a drain, a descheduler, an autoscaler, a second rebalancer.
 
-Two programs that move pods of one workload undo each other's work, and neither says why. So who evicts beside the
-rebalancer is named, and the workload's moves wait until its pods are Ready again. They wait at most `LONGEST_WAIT` in
-all, from the first of such evictions on: whoever evicts every few seconds must not stop the rebalancer for good. A run
-of evictions is over when none was seen for `RUN_END`; the next one begins another run, with a wait of its own.
+Two programs that move pods of one workload undo each other's work, and neither says why. So other evictors are named,
+and the workload's moves wait until its pods are Ready again. They wait at most `LONGEST_WAIT` in all, from the first
+such eviction on: an evictor that acts every few seconds must not stop the rebalancer for good. A run of evictions is
+over when none was seen for `RUN_END`. The next eviction begins another run, with a wait of its own.
 
 An evicted pod has the condition DisruptionTarget with the reason EvictionByEvictionAPI. Other reasons are nobody's
 request: PreemptionByScheduler makes room for a pod of higher priority, DeletionByTaintManager and DeletionByPodGC
-follow from the node's state, TerminationByKubelet from its pressure or shutdown. A deletion leaves no condition. The
-rebalancer's own evictions are those of pods of which the memory has a move, also one of an earlier leader or without an
+follow from the node's state, TerminationByKubelet from its pressure or shutdown. A deletion leaves no condition.
+
+An eviction is the rebalancer's own if the memory has a move for the pod, also a move of an earlier leader or without an
 answer: each is stored before it is requested.
 
-A pod may be gone before the next snapshot, so that each change of a pod is looked at. What was evicted before a leader
-looked is not counted: nothing says whose it was. The pod does not say who has requested its eviction: the API server
+A pod may be gone before the next snapshot, so each change of a pod is examined. Evictions before a leader began to
+watch are not counted: nothing says whose they were. The pod does not say who requested its eviction. The API server
 adds the condition itself, so that no entry of `metadata.managedFields` has it
 (`pkg/registry/core/pod/storage/eviction.go`, addConditionAndDeletePod). A node says that it is being drained, and
 mostly who has cordoned it.
@@ -50,9 +51,9 @@ class SeenEviction(NamedTuple):
 
 
 def find_evicted(before: object, after: object) -> Pod | None:
-    """Return the pod whose eviction a change shows, by whomever; `after` is None for an object that is gone.
+    """Return the pod whose eviction a change shows, whoever evicted it; `after` is None for a deleted object.
 
-    One that was terminating before was not evicted: its deletion only got another condition.
+    A pod that was already terminating was not evicted: its deletion only got another condition.
     """
     if not isinstance(before, Pod) or before.terminating:
         return None

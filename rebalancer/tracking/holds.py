@@ -1,11 +1,12 @@
 """What overdue replacements hold back: their workload, their namespace, or the whole cluster.
 
-A replacement that does not run holds its workload: its other pods run, and nothing says that they would again. One that
-cannot be created holds its namespace, and so do replacements of two of its workloads that do not run. Where they stand
-in two namespaces, none of them the namespace's own failure (`tracking.own_failures`), and nothing that was requested
-after them has been replaced anywhere, the cluster does not replace pods: nothing is evicted but a probe, after a
-minute, then after twice the time of the last one. Where nothing fails but images that no other namespace runs, it may
-be their own failure: the first probe goes after five seconds.
+A replacement that does not run holds back its workload: the workload's other pods run now, and might not run again. A
+replacement that cannot be created holds back its namespace. So do replacements of two of its workloads that do not run.
+
+The cluster does not replace pods if two namespaces have overdue replacements that are not their own failures
+(`tracking.own_failures`), and no later request has led to a replacement anywhere. Then nothing is evicted but probes:
+the first after a minute, each next after twice the last time. If the only failures are images that no other namespace
+runs, they may be the namespaces' own: the first probe goes after five seconds.
 """
 
 from collections import defaultdict
@@ -57,7 +58,7 @@ def find_holds(moves: Collection[Move], snapshot: Snapshot, now: datetime, unpla
 
 
 def find_held_namespaces(moves: Iterable[Move]) -> Mapping[str, Move]:
-    """Return for each namespace in which nothing is evicted the move whose replacement is overdue."""
+    """Return the move with the overdue replacement for each namespace in which nothing is evicted."""
     known = tuple(moves)
     overdue: defaultdict[str, dict[Reference, Move]] = defaultdict(dict)
     for move in sorted(known, key=_age):
@@ -72,9 +73,9 @@ def _age(move: Move) -> tuple[datetime, str]:
 
 
 def note_proof(memory: Memory, now: datetime) -> Memory:
-    """Return the memory with when the last eviction was requested whose replacement proves that pods are replaced.
+    """Return the memory with the request time of the last eviction whose replacement proves that pods are replaced.
 
-    The move itself is forgotten before those that it disproves.
+    That move itself is forgotten before the moves that it disproves.
     """
     requested = [move.requested_at for move in memory.moves if is_proof(move, now)]
     if memory.replaced_at is not None:

@@ -1,13 +1,14 @@
-"""Which zones have lost nodes, and what these held: a zone that is gone is to be reported, not to disappear.
+"""Which zones have lost nodes, and what these held: a lost zone must be reported, not disappear.
 
-A node is lost when it took pods and is gone, is not Ready, or is in another zone. One that was cordoned before, or that
-an autoscaler has marked, goes as part of a drain; one without pods goes unnoticed as long as its zone lives. It is over
-when the node is back in its zone, when the zone has as many nodes as before, or after an hour, unless the node is
-still there and not Ready. A zone that has no node at all is remembered for as long as the policy says
+A node is lost when it took pods and is gone, is not Ready, or is in another zone. A node that was cordoned before, or
+that an autoscaler has marked, goes as part of a drain. A node without pods goes unnoticed while its zone has others.
+
+A loss is over when the node is back in its zone, when the zone has as many nodes as before, or after an hour, unless
+the node is still there and not Ready. A zone without any node is stored for as long as the policy says
 (`topology.remember`), unless the policy says that it does not exist (`topology.ignore`).
 
-Which nodes are lost is stored of a few hundred of a zone, the first by name. Of any beyond, the number is stored: it is
-never above what the zone lacks now.
+The names of up to a few hundred lost nodes are stored for each zone, the first by name. Beyond them, only the number is
+stored, which never exceeds what the zone lacks now.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,13 +24,13 @@ from rebalancer.policy import Policy
 from rebalancer.tracking.zones import ZONE_LIFETIME, find_zone_keys
 
 MOST_DOMAINS: Final = 10
-"""Domains whose losses are stored, those that lost a node last."""
+"""Domains whose losses are stored: those with the most recent loss."""
 
 MOST_NODES: Final = 20
 """Lost nodes of a domain that are stored by name."""
 
 MOST_OTHERS: Final = 280
-"""Further ones that are stored by a short name; the rest are counted."""
+"""Further lost nodes that are stored by a short name; the rest are counted."""
 
 _OF_ITS_NODE: Final = "DaemonSet"
 
@@ -90,7 +91,7 @@ def _begin(before: Snapshot, key: str, value: str) -> DomainLoss:
 
 
 def _add(loss: DomainLoss, lost: Sequence[LostNode]) -> DomainLoss:
-    """Return a loss with further nodes; one that is lost again counts as it was then."""
+    """Return a loss with further nodes. A node that is lost again keeps its first record."""
     told = {node.name for node in loss.told}
     new = sorted(node for node in lost if told.isdisjoint((node.name, short_name(node.name))))
     named = new[: MOST_NODES - len(loss.nodes)]

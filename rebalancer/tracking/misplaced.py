@@ -1,10 +1,12 @@
 """Namespaces that wait because a replacement became Ready somewhere else than predicted.
 
-Something changes the pods there that snapshots do not show: a webhook, an expression or a parameter of a policy. What
-it did to one workload it may do to the next, so that a single such move holds its namespace, for ten minutes: as long
-as a replacement may take. One that lost its place to another pod looks the same, and costs the same wait; but of
-several moves of one group at a time one may take the place that was meant for another, which says nothing. Nothing is
-stored for it: the moves say it, and of each namespace the last one is stored that long.
+Something changes the pods there that snapshots do not show: a webhook, an expression or a parameter of a policy. It may
+affect the next workload, too. So a single such move holds back its namespace for ten minutes, which is as long as a
+replacement may take. A replacement that lost its place to another pod looks alike, and costs the same wait.
+
+Concurrent moves of one group are an exception: one may take the place that was meant for another, which proves nothing.
+
+The moves carry all this: the last such move of each namespace is stored for these ten minutes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,7 +33,7 @@ def find_misplaced(moves: Iterable[Move], now: datetime) -> Mapping[str, Move]:
 
 
 def _has_company(move: Move, moves: Iterable[Move]) -> bool:
-    """Return whether another move of its group was under way at the same time."""
+    """Return whether another move of its group was under way at that time."""
     return any(
         other.group == move.group
         and other.uid != move.uid

@@ -1,13 +1,15 @@
 """Which nodes have changed lately, and which domains lose nodes.
 
-A node that is cordoned or uncordoned, becomes not Ready, or whose value of a topology key changes, may change again in
-a moment: a drain goes from node to node, a reboot ends, a mistake is put right. Where two nodes of a domain (or its
-only one), and at least a quarter, are lost within the window, the domain itself is in motion: a zone that fails, a
-zonal shift, a drain of several nodes one after the other. A node with an autoscaler's taint goes as part of routine.
+A node may be cordoned or uncordoned, become not Ready, or change its value of a topology key. It may change again in a
+moment: a drain goes from node to node, a reboot ends, a mistake is corrected.
 
-Changes are seen between two looks at the nodes, since nothing on the object says when it was uncordoned or relabelled.
-A first look sees the losses that have their time on the object. What is stored is bounded: losses are forgotten before
-changes of labels, and domains that have settled before others.
+A domain is in motion when it loses, within the window, at least a quarter of its nodes, and two nodes or its only one:
+a zone fails or is shifted away, or several nodes are drained one after the other. A node with an autoscaler's taint
+leaves as a matter of routine.
+
+Changes are seen between two looks at the nodes, since no object says when it was uncordoned or relabelled. The first
+look sees the losses that have their time on the object. The stored data is bounded: losses are dropped before changes
+of labels, and settled domains before others.
 """
 
 from collections import defaultdict
@@ -26,16 +28,16 @@ from rebalancer.policy import Policy
 from rebalancer.tracking.zones import find_zone_keys, is_node_key
 
 MOST_CHANGES: Final = 1_000
-"""Changes of nodes that are stored, those of labels first, and of these the newest."""
+"""Stored changes of nodes: changes of labels first, and within each kind the newest."""
 
 MOST_DOMAINS: Final = 200
-"""Domains in motion that are stored: those whose nodes are still away, then those that moved last."""
+"""Stored domains in motion: those whose nodes are still away, then those that moved last."""
 
 _MOST_NODES: Final = 20
 """Names of lost nodes that are stored for a domain in motion."""
 
 _PART: Final = 4
-"""A domain is in motion when it loses one of so many of its nodes."""
+"""A domain is in motion when it loses one in this many of its nodes."""
 
 
 class Look(NamedTuple):
@@ -74,7 +76,7 @@ def observe_nodes(
 
 
 def _bound(changes: Sequence[NodeChange], now: datetime) -> tuple[NodeChange, ...]:
-    """Return the changes to store, the newest last; a label of which it is not known any more may be any."""
+    """Return the changes to store, the newest last. A label that is no longer known may be any label."""
     ordered = sorted(changes, key=_sort_key)
     labels = [change for change in ordered if change.event is NodeEvent.RELABELLED]
     if len(labels) > MOST_CHANGES:
@@ -130,14 +132,14 @@ class _Observer:
         return list(chain.from_iterable(self._compare(old, node, large, is_recent=is_recent) for old, node in pairs))
 
     def _find_domain_keys(self) -> Sequence[str]:
-        """Return the keys in use whose domains hold several nodes; a zone is one of several whoever uses the key."""
+        """Return the keys in use whose domains hold several nodes; zone keys always do, whoever uses them."""
         zone_keys, nodes = find_zone_keys(self._policy), self._snapshot.nodes
         values = {key: [node.labels[key] for node in nodes if key in node.labels] for key in {*zone_keys, *self._keys}}
         return [key for key in sorted(values) if not is_node_key(key, values[key], zone_keys)]
 
     # Many branches: one for each way in which a node changes.
     def _compare(self, old: Node, node: Node | None, large: Sequence[str], *, is_recent: bool) -> Iterator[NodeChange]:
-        """Yield what has become of one node; another one of the same name may hold the pods of the old one."""
+        """Yield the changes of one node. A new node of this name may hold the pods of the old one."""
         is_same = node is not None and node.uid == old.uid
         if not is_same and old.takes_pods and not old.being_removed and is_recent:
             yield from _losses(old, large, self._now, deleted=True)
@@ -259,7 +261,7 @@ def _is_back(nodes: Iterable[Node], last: Look | None) -> bool:
 
 
 def _is_lasting(motion: DomainMotion, nodes: Collection[Node]) -> bool:
-    """Return whether so many lost nodes are still there and take no pods, and no new ones have taken their place."""
+    """Return whether enough lost nodes are still there without taking pods, and no new nodes have replaced them."""
     away = {node.name for node in nodes if not node.takes_pods}
     # Where not all names are stored, those that are away are taken for lost ones.
     still = away if motion.lost > len(motion.nodes) else away.intersection(motion.nodes)

@@ -9,16 +9,18 @@ A refused move becomes evicted if it is `executed` after all: admission control 
 the pod goes before its eviction is requested again. KubeVirt answers so, migrates the virtual machine, and removes the
 pod itself.
 
-A move whose answer was lost stays `planned`. It counts as in flight until its pod is gone, or has been unchanged for so
-long that the request cannot have arrived. A replacement that is deleted before it is Ready is followed by the next one.
+A move whose answer was lost stays `planned`. It counts as in flight until its pod is gone, or has been unchanged until
+the request can no longer arrive. After a replacement that is deleted before it is Ready, the next one counts.
 
 A move that an earlier leader has stored may never have been requested: the process ended in between. So a new leader
 reads the pods of planned moves at the API server. A move whose pod is there and not terminating is `unexecuted`: its
-pod counts as it is, and its repair is planned again. But a request that was sent may still be carried out, for as long
-as after a lost answer. Until then no other pod of the workload or group is evicted; the same pod may be, since two
-requests with its UID evict it once. If the second request is refused or not sent, the first one counts as before.
+pod counts as it is, and its repair is planned again.
 
-Watches lag behind the answers to eviction requests, so `overlay_moves` corrects a snapshot by what was requested.
+But a request that was sent may still be carried out, for as long as after a lost answer. Until then no other pod of the
+workload or group is evicted. This pod may be, since two requests with its UID evict it once. If the second request is
+refused or not sent, the first counts as before.
+
+Watches lag behind the answers to eviction requests, so `overlay_moves` corrects a snapshot by the requests.
 """
 
 from collections import Counter
@@ -121,10 +123,12 @@ def observe_moves(
 ) -> tuple[Move, ...]:
     """Return the moves after a snapshot, several transitions at once where it shows them.
 
-    `before` is the snapshot of the last cycle, None in the first cycle of a leader. The last `ENDED_MOVES_STORED` moves
-    that ended are included, and those whose pod a watch still shows, whose replacement is overdue, which were refused
-    and may still be carried out, or for which their namespace waits; older ones are dropped. `pending_for` is how long
-    a replacement may wait for a node.
+    `before` is the snapshot of the last cycle, None in the first cycle of a leader. `pending_for` is how long a
+    replacement may wait for a node.
+
+    The result includes the last `ENDED_MOVES_STORED` moves that ended. It also includes moves whose pod a watch still
+    shows, whose replacement is overdue, which were refused and may still be carried out, or for which their namespace
+    waits. Older moves are dropped.
     """
     moves = tuple(_without_future(move, now) for move in moves)
     replacements = Replacements(moves, before, snapshot)
@@ -153,7 +157,7 @@ def find_old(moves: Iterable[Move]) -> Sequence[Move]:
 
 
 def is_deferred(move: Move) -> bool:
-    """Return whether whoever refused the eviction may still carry it out."""
+    """Return whether the refuser of the eviction may still carry it out."""
     return move.state is MoveState.REFUSED and move.deferred_until is not None
 
 
@@ -179,9 +183,9 @@ def _is_going(move: Move, snapshot: Snapshot) -> bool:
 def overlays(move: Move, snapshot: Snapshot) -> bool:
     """Return whether a snapshot shows the pod of a move as it was, though it is gone: its watch lags behind.
 
-    A move may have ended before, that of another leader, or of a pod that somebody else removed. It counts no more
-    after `REPLACEMENT_TIMEOUT`, in case the cluster is one that was restored, and after `ANSWER_TIMEOUT` if there was
-    nothing but an answer that there is no such pod.
+    The move may have ended: another leader's move, or a move of a pod that somebody else removed. It no longer counts
+    after `REPLACEMENT_TIMEOUT`, in case the cluster was restored from a backup. If the only evidence is an answer that
+    there is no such pod, it no longer counts after `ANSWER_TIMEOUT`.
     """
     pod = snapshot.pod.get(move.uid)
     if pod is None or pod.terminating or move.state is MoveState.REFUSED or move.unexecuted:
@@ -211,11 +215,11 @@ def merge_memory(own: Memory, saved: Memory) -> Memory:
 
 
 def _choose(own: Move, saved: Move) -> Move:
-    """Return what holds of a pod of which two memories have a move.
+    """Return which of two memories' moves holds for a pod.
 
-    A pod is evicted once, but may be refused to one leader and then requested by the next: a request that may be under
-    way must not be forgotten for the older one. Else what has come further is newer, as a leader in between has
-    followed it.
+    A pod is evicted once, but one leader may be refused, and the next may request the eviction again. A request that
+    may be under way must not be forgotten for the older move. Otherwise the move that has come further is newer, since
+    a leader in between has followed it.
     """
     if own.state in NEVER_GRANTED or saved.state in NEVER_GRANTED:
         refused, other = (own, saved) if own.state in NEVER_GRANTED else (saved, own)
@@ -242,9 +246,9 @@ def note_remaining(memory: Memory, remaining: Container[str]) -> Memory:
 
 
 def find_undecided(memory: Memory, pod_uid: str, workload: Reference, group: str) -> Move | None:
-    """Return an unexecuted move for which the eviction of this pod has to wait, None if there is none.
+    """Return an unexecuted move that the eviction of this pod has to wait for, None if there is none.
 
-    That is one of another pod of its workload or group, unless the eviction of this pod is unexecuted as well.
+    It is a move of another pod of its workload or group, unless the eviction of this pod is unexecuted as well.
     """
     if pod_uid in memory.unexecuted_pods:
         return None
@@ -310,7 +314,7 @@ def overlay_moves(snapshot: Snapshot, moves: Iterable[Move]) -> Snapshot:
     """Return the snapshot in which the pod of every move is at least terminating, unless it was refused.
 
     A request whose answer was lost counts as carried out: when in doubt a pod is missing, never available. The pod of
-    an unexecuted move counts as it is: nothing else of its workload or group is evicted meanwhile.
+    an unexecuted move counts as it is: no other pod of its workload or group is evicted meanwhile.
     """
     evicted = {move.uid: move for move in moves if overlays(move, snapshot)}
     if not evicted:

@@ -1,17 +1,20 @@
-"""Whose failure it is that a replacement was not created or does not run: its namespace's own, or the cluster's.
+"""Who fails when a replacement is not created or does not run: its own namespace, or the cluster.
 
-A failure is the namespace's own only if what causes it lies there: an object of the namespace refuses the pod (a quota,
-a LimitRange, a Pod Security level, a service account that is missing); its image cannot be pulled while the registry
-serves others; it crashes and is of a template that never ran. Webhooks, policies, registries and nodes are the
-cluster's, and so is whatever is in doubt.
+A failure is the namespace's own only if its cause lies there. There are three such causes:
 
-That the registry serves others is shown by a pod of another namespace that was created no earlier than the first one
-that lacks the image and runs one of the same registry, in the same zone: the network may have failed for one zone. Its
-image must be new on that node, as one that is there is not pulled again; the node does not say whether an earlier pod
-has left it. Where pods of several namespaces lack images on one node, that node itself has to be the one that is
-served. An image that runs in another namespace may be had, so that it is not the image that is wrong.
+* An object of the namespace refuses the pod: a quota, a LimitRange, a Pod Security level, a missing service account.
+* The pod's image cannot be pulled while the registry serves others.
+* The pod crashes, and its template never ran.
 
-Whether a template never ran is known where the evicted pod was of another one, and no other pod of the same has run.
+Webhooks, policies, registries and nodes are the cluster's, and so is every doubtful case.
+
+A pod of another namespace proves that the registry serves others. It runs an image of that registry in the same zone,
+since the network may have failed for one zone, and is no older than the first pod that lacks its image. Its own image
+must be new on its node: an image that is present is not pulled again, and the node does not say whether an earlier pod
+has left it. Where pods of several namespaces lack images on one node, that node itself must be served. An image that
+runs in another namespace is available, so the image itself is not at fault.
+
+It is known that a template never ran where the evicted pod had another template, and no other pod of this one has run.
 """
 
 import re
@@ -53,7 +56,7 @@ _DEFAULT_REGISTRY: Final = "docker.io"
 
 
 def find_other_template(pod: Pod, owner: Workload | None) -> str | UnsetType:
-    """Return the revision of a pod's template if its owner creates the next one of another template, else UNSET."""
+    """Return the revision of a pod's template if its owner creates the next pod from another one, else UNSET."""
     following = owner.revision_at(pod_ordinal(pod.name)) if owner is not None else ""
     return pod.revision if pod.revision and following and pod.revision != following else UNSET
 

@@ -1,14 +1,15 @@
 """Which new pod replaces an evicted one, and whether any will.
 
-The controller's clock and the API server's never agree exactly, so a replacement is never recognised by comparing its
-creation with the time of the request. It is a pod of the same owner that was not in the snapshot before, and the oldest
-such pod: the next one replaces a pod that was lost since. Where the watch of pods was silent at the request, the
-replacement of a pod that was lost before may be taken for it; then a prediction may count as failed that was none. The
-first snapshot after a change of leader has none before it. There the owner's counts say how many replacements exist
+The clocks of the controller and the API server never agree exactly, so a replacement is never recognised by comparing
+its creation with the time of the request. It is the oldest pod of its owner that was not in the previous snapshot: the
+next pod replaces one that was lost since. If the watch of pods was silent at the request, the replacement of a pod that
+was lost earlier may be mistaken for it. Then the prediction may count as failed, wrongly.
+
+The first snapshot after a change of leader has no predecessor. There the owner's counts say how many replacements exist
 already, and the youngest pods are these; their creation times come from one clock.
 
-An owner that wants no pod in place of the evicted one, because it was scaled down, rolled out or deleted since, has
-overtaken the move: nothing is to be expected any more, and no prediction has failed.
+An owner that was scaled down, rolled out or deleted since may want no pod in place of the evicted one. It has overtaken
+the move: no replacement is expected any more, and no prediction has failed.
 """
 
 from collections import Counter

@@ -56,7 +56,7 @@ def resume_first(move: Move, first: datetime) -> Move:
 
 
 def _without(sent: tuple[SentRequest, ...], request: SentRequest) -> tuple[SentRequest, ...]:
-    """Return the requests without one of those that are equal to this one, if there is any."""
+    """Return the requests without one that equals this one, if there is any."""
     if request not in sent:
         return sent
     position = sent.index(request)

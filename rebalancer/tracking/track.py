@@ -1,4 +1,4 @@
-"""What the memory says after a snapshot: how moves ended, which zones exist, what changed in the cluster."""
+"""The memory after a snapshot: how moves ended, which zones exist, what changed in the cluster."""
 
 from datetime import datetime
 

@@ -1,14 +1,16 @@
 """Replacements that their owners do not create: a quota is used up, a webhook refuses, a controller is down.
 
-Where one pod cannot be created the next can mostly not either, whatever its workload, so that nothing more is evicted
-in the namespace until it is created, or its owner wants no more pods than exist.
+If one pod cannot be created, the next mostly cannot either, whatever its workload. So nothing more is evicted in the
+namespace until the pod is created, or its owner wants no more pods than exist.
 
-A ReplicaSet creates the replacement as soon as the evicted pod has a deletionTimestamp, a StatefulSet once the pod is
-gone, as both have one name, and under OrderedReady once all of lower ordinals are Ready; a foreign owner may do either.
-No such moment is read from
-the pod: a deletionTimestamp is the end of the grace period, by the API server's clock. A ReplicaSet's is when the
-eviction was granted, a StatefulSet's when a snapshot first shows the pod gone and its turn come (its end calls for a
-cycle at once), both by this controller's clock, and stored with the move.
+A ReplicaSet creates the replacement as soon as the evicted pod has a deletionTimestamp. A StatefulSet creates it once
+the pod is gone, since both have one name, and under OrderedReady once all pods of lower ordinals are Ready. A foreign
+owner may do either.
+
+The moment is not read from the pod: its deletionTimestamp is the end of the grace period, by the API server's clock.
+For a ReplicaSet it is when the eviction was granted. For a StatefulSet it is when a snapshot first shows that the pod
+is gone and its turn has come; the pod's end calls for a cycle at once. Both are by this controller's clock, and stored
+with the move.
 """
 
 from collections.abc import Iterable, Mapping
@@ -61,7 +63,7 @@ def _with(move: Move, since: datetime | None, uncreated: str | None) -> Move:
 
 
 def find_uncreated(moves: Iterable[Move]) -> Mapping[str, Move]:
-    """Return for each namespace in which a replacement is overdue its move: one whose reason is known, the oldest."""
+    """Return the move of an overdue replacement for each namespace: with a known reason if any, the oldest."""
     overdue = [move for move in moves if move.uncreated is not None]
     overdue.sort(key=lambda move: (not move.uncreated, move.requested_at, move.pod), reverse=True)
     return {move.namespace: move for move in overdue}

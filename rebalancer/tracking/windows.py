@@ -1,9 +1,9 @@
 """The windows of slow start: how many moves may be under way at once, in the cluster and in a namespace.
 
-As the ReplicaSet controller creates pods: few at first, and twice as many each time while all goes well. Whatever keeps
-replacements from arriving and cannot be seen beforehand then costs a few pods, not one of every workload. A window
-grows by one for every replacement that arrives, and only while it is what limits: a window that nothing has filled says
-nothing about how many moves the cluster can take. It begins anew after `IDLE` without a move.
+The ReplicaSet controller creates pods in this way: few at first, and twice as many each time while all goes well. An
+unforeseen obstacle to replacements then costs a few pods, not one of every workload. A window grows by one for every
+replacement that arrives, but only while it is the limit: an unfilled window says nothing about how many moves the
+cluster can take. It begins anew after `IDLE` without a move.
 """
 
 from collections import Counter
@@ -55,9 +55,10 @@ def grow_windows(memory: Memory, before: Iterable[Move], now: datetime) -> Memor
 def store_windows(
     before: Iterable[StartWindow], sizes: Mapping[str, int], limited: Collection[str], now: datetime
 ) -> tuple[StartWindow, ...]:
-    """Return the windows to store after an admission: those that are not as at first, by namespace.
+    """Return the windows to store after an admission, by namespace: only windows that differ from the first size.
 
-    `before` are those of the memory, `sizes` those in force, `limited` the namespaces whose window refused evictions.
+    `before` are the windows of the memory, and `sizes` the sizes in force. `limited` are the namespaces whose window
+    refused evictions.
     """
     moved = {window.namespace: window.moved_at for window in before}
     windows = (

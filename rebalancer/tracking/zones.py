@@ -1,6 +1,6 @@
 """Which domains were seen lately: a domain that has lost its nodes is still reported, and still counts as a zone.
 
-Losing a zone must not switch a limit to the rules for fewer zones, so for an hour it counts for `when.zones`.
+Losing a zone must not switch a limit to the rules for fewer zones, so the zone counts for `when.zones` for an hour.
 """
 
 from collections.abc import Collection, Iterable
@@ -32,9 +32,9 @@ def find_zone_keys(policy: Policy) -> frozenset[str]:
 
 
 def is_node_key(key: str, values: Collection[str], zone_keys: Collection[str]) -> bool:
-    """Return whether the domains of a key are single nodes, as those of host names; `values` has one for each node.
+    """Return whether the domains of a key are single nodes, like host names; `values` has one value for each node.
 
-    Such a domain exists only as long as its node, so that none of them is missing.
+    Such a domain exists only as long as its node, so that no domain is ever missing.
     """
     if key == HOSTNAME:
         return True
@@ -44,7 +44,7 @@ def is_node_key(key: str, values: Collection[str], zone_keys: Collection[str]) -
 def zones_seen(
     memory: Memory, snapshot: Snapshot, policy: Policy, keys: Iterable[str], now: datetime
 ) -> tuple[ZoneSeen, ...]:
-    """Return the domains to store after a snapshot: those in it, and those seen before for as long as they matter.
+    """Return the domains to store after a snapshot: those in it, and earlier ones for as long as they matter.
 
     `keys` are the topology keys in use; the zone keys of the policy are always among them.
     """
@@ -79,7 +79,7 @@ def _stored_keys(memory: Memory, snapshot: Snapshot, policy: Policy, keys: Itera
 
 
 def _settled_values(memory: Memory, snapshot: Snapshot, key: str) -> list[str]:
-    """Return the values of a key, without those that nodes were given a moment ago: a mistake is no zone for long."""
+    """Return the values of a key, without values that nodes have just received: a mistake is no zone for long."""
     changed = {(change.node, change.key) for change in memory.node_changes if change.event is NodeEvent.RELABELLED}
     named = (node for node in snapshot.nodes if key in node.labels and (node.name, key) not in changed)
     return [node.labels[key] for node in named]
