@@ -302,7 +302,7 @@ class RequestsRefused(Refusal):
 
 
 class RefusedByAdmission(Refusal):
-    """Admission control refused the last eviction for the component."""
+    """Admission control refused the last eviction for the component; `refuser` says who, `words` are its own."""
 
     reason = Reason.REFUSED_BY_ADMISSION
     ends_at = "next_try"

@@ -11,7 +11,7 @@ from rebalancer.tracking.misplaced import find_lost_meanwhile, waits_until
 
 
 class ReplacementMisplaced(Refusal):
-    """A replacement in the namespace was Ready elsewhere than predicted; the namespace waits."""
+    """A replacement in the namespace was Ready elsewhere than `expected`; the namespace waits `until` then."""
 
     reason = Reason.BACK_OFF
     ends_at = "until"

@@ -32,7 +32,7 @@ class TooManyInFlight(Refusal):
 
 
 class RateReached(Refusal):
-    """A rate of the policy's budgets is used up."""
+    """A rate of the policy's budgets is used up; `left` is how long it allows no more, None where it allows none."""
 
     reason = Reason.RATE_LIMITED
     budget: str

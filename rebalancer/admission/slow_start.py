@@ -71,7 +71,10 @@ def not_created(move: Move) -> Refusal:
 
 
 class ReplacementNotRunning(Refusal):
-    """The replacement of an evicted pod was created and does not run. The pod's workload waits."""
+    """The replacement of an evicted pod was created and does not run; `why` is what its kubelet says.
+
+    The pod's workload waits.
+    """
 
     reason = Reason.SLOW_START
     ends = "when the replacement of pod {self.pod} runs"

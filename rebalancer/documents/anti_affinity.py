@@ -1,4 +1,4 @@
-"""The terms of podAntiAffinity in the Report document: who declared one, whom it selects, who conflicts with whom."""
+"""The terms of podAntiAffinity in the Report document: who declares them, whom they select, who conflicts with whom."""
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -19,9 +19,9 @@ _MOST_PODS: Final = 5
 
 
 class ConflictingPods(CamelCaseStruct, frozen=True, kw_only=True):
-    """Pods of one workload that conflict with others of their domain; `omitted` counts those that are not listed.
+    """Pods of one workload that conflict with others of their domain; `omitted` counts the unlisted pods.
 
-    `declares`: they declare the term; the others are selected by it.
+    `declares`: they declare the term. Otherwise the term selects them.
     """
 
     namespace: Text
@@ -34,7 +34,7 @@ class ConflictingPods(CamelCaseStruct, frozen=True, kw_only=True):
 class ReportedConflict(CamelCaseStruct, frozen=True, kw_only=True):
     """The pods of one domain that conflict; `excess` is the fewest of them that would have to move.
 
-    `omittedWorkloads` counts those that are not listed.
+    `omittedWorkloads` counts the unlisted workloads.
     """
 
     domain: str
@@ -44,14 +44,14 @@ class ReportedConflict(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class ReportedAntiAffinity(CamelCaseStruct, frozen=True, kw_only=True):
-    """One term of podAntiAffinity, as kube-scheduler reads it; `weight` is 0 for a required one.
+    """One term of podAntiAffinity, as kube-scheduler reads it; `weight` is 0 for a required term.
 
     `workloads` declare it, `selects` says which pods it selects. `excess` is the fewest pods that would have to move
     for this term alone. `conflicts` lists the first domains in which pods conflict, `omittedDomains` counts the others.
-    `message` has the numbers of a violation, or says why the state is Unknown; `reason` and `obstacle` say why a
-    violation is not repaired, null and empty where it is. `since`
-    is from when on it has been seen to be violated, null where nothing is stored about it. `cause` is what led to a
-    violation, null where there is none.
+
+    `message` has the numbers of a violation, or says why the state is Unknown. `reason` and `obstacle` say why a
+    violation is not repaired; they are null and empty where it is. `since` is when the violation was first seen, null
+    where nothing is stored about it. `cause` is what led to a violation, null where there is none.
     """
 
     namespace: Text

@@ -1,9 +1,9 @@
 """The fewest and the most pods that a domain holds in any placement that satisfies a constraint or a limit.
 
 12 pods in 3 zones, maxSkew 1: each zone holds 4 once the constraint is satisfied. 13 pods: 4 or 5. The bounds of a
-constraint are exact for the number of pods that is counted now: some placement of these pods over these domains reaches
-each of them. Those of a limit are exact but for what it states itself, a cap or minPods. What else keeps pods from a
-domain is not considered.
+constraint are exact for the present number of counted pods: some placement of these pods over these domains reaches
+each bound. The bounds of a limit are exact, apart from its own cap or minPods. Other obstacles to pods in a domain are
+not considered.
 
 With domains D, pods n and maxSkew s, a domain holds m most if all others hold m - s, and l least if all others hold
 l + s: m = s + floor((n - s) / D) and l = ceil((n - (D - 1) s) / D) (`assessment.guarantees`). With at most c pods in a

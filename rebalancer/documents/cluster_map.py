@@ -1,10 +1,10 @@
 """Makes the Map document of one cycle: which lanes it has, their pods against the bounds, and where pods move.
 
-Groups, limits, evictions and nodes are visited once each, and nothing is sorted but the nodes; only the lanes that are
-shown are written out. So a map of thousands of workloads takes little longer than finding the worst of them.
+Groups, limits, evictions and nodes are visited once each, and only the nodes are sorted. Only the shown lanes are
+written out. So a map of thousands of workloads takes little longer than finding the worst of them.
 
-A move has one number everywhere: that of its repair in the Plan document, `step`, which is no order. An eviction under
-way that is still in the plan has that number, too; one that is not has none.
+A move has one number everywhere: the `step` of its repair in the Plan document, which is no order. An eviction under
+way has that number, too, while it is still in the plan; later it has none.
 """
 
 from collections import Counter
@@ -109,9 +109,10 @@ def map_document(
 ) -> MapDocument:
     """Draw the violated workloads and those with moves, or the `chosen` ones with all their rules.
 
-    Without `satisfied` the violated ones among the chosen, and those with moves, with what they violate. `memory` has
-    the moves in flight, and since when something is violated. Without `fates` what the plan would evict now
-    counts as moving, as in the plan. `overview` is that of the evaluation; None: it is made here.
+    Without `satisfied`, draw only the chosen workloads that are violated or move, with what they violate.
+
+    `memory` has the moves in flight, and the begin of violations. Without `fates` the evictions that the plan would
+    make now count as moving, as in the plan. `overview` is the evaluation's; None: it is made here.
     """
     drawn = None if chosen is None else frozenset(chosen)
     if overview is None:
@@ -122,13 +123,13 @@ def map_document(
 
 
 def _find_moving(memory: Memory, fates: Fates | None) -> frozenset[Reference]:
-    """Return the workloads of which a pod moves, or goes now."""
+    """Return the workloads with a pod that moves, or goes now."""
     going = () if fates is None else fates.let_go
     return frozenset([*(move.workload for move in memory.in_flight), *(eviction.workload for eviction in going)])
 
 
 def stored_map(evaluation: Evaluation, memory: Memory, fates: Fates, overview: Overview) -> MapDocument | None:
-    """Draw the violated workloads, and those with moves, small enough to be stored; None where there are none."""
+    """Draw the violated and moving workloads, in a map that is small enough to be stored; None where there are none."""
     drawn = map_document(evaluation, memory, fates=fates, size=_STORED, overview=overview)
     if _is_large(drawn):
         drawn = map_document(evaluation, memory, fates=fates, size=_STORED._replace(nodes=0), overview=overview)
@@ -206,7 +207,7 @@ class _Map:
         return found if chosen is None else [lane for lane in found if not chosen.isdisjoint(lane.workloads)]
 
     def _violated_lanes(self) -> Sequence[_Lane]:
-        """Return the lanes with what they violate: hard constraints, soft ones that are acted on, and limits."""
+        """Return the lanes with their violated hard constraints, soft constraints in `spread.actOn`, and limits."""
         lanes: dict[tuple[Reference, ...], list[Rule]] = {}
         for workloads, rule in violated_rules(self._assessment, self._policy):
             lanes.setdefault(workloads, []).append(rule)
@@ -273,7 +274,7 @@ class _Map:
         return counted
 
     def _list_nodes(self, concerned: Collection[str]) -> Collection[str]:
-        """Return the nodes to list: all, or those that a lane concerns, or none."""
+        """Return the nodes to list: all, or the nodes that a lane concerns, or none."""
         known = self._view.nodes.by_name
         if len(known) <= self._size.nodes:
             return known
@@ -341,7 +342,7 @@ class _Map:
         return {DomainName(one.motion.key, one.motion.value): one.until for one in self._assessment.unsettled_domains}
 
     def _find_return(self, name: str) -> datetime | None:
-        """Return when a lost domain came back, None where it has lost nodes since then, or at the same time."""
+        """Return when a lost domain came back, None where it has lost nodes since then, or at that time."""
         subject, loss = domain_subject(self._key, name), self._losses.get(name)
         returned = self._changes.get((ViolationCause.DOMAIN_RETURNED, subject))
         back = min(returned.back_at, returned.at) if returned is not None and returned.back_at is not None else None
@@ -465,14 +466,14 @@ def _weight(domain: MapDomain) -> tuple[int, int, int]:
 
 
 def find_nodes(targets: Sequence[Target], view: View) -> frozenset[str]:
-    """Return the nodes in the domains of all targets, of which there is one at least."""
+    """Return the nodes in the domains of all targets; there must be at least one target."""
     groups = view.nodes.groups
     domains = [[groups(target.topology_key).get(value, _NOTHING) for value in target.values] for target in targets]
     return frozenset.intersection(*(_NOTHING.union(*of_key) for of_key in domains))
 
 
 def choose_zone_key(keys: Iterable[str], view: View) -> str:
-    """Choose the key of the zones: one of the rules' `keys`, and not one of which every node is a domain."""
+    """Choose the key of the zones among the rules' `keys`, but no key whose domains are single nodes."""
     known = set(keys) - {HOSTNAME}
     if not known or ZONE in known:
         return ZONE if view.nodes.values(ZONE) else ""

@@ -17,7 +17,7 @@ from rebalancer.model.yaml_text import dump_yaml
 API_VERSION = "rebalancer.dev/v1alpha1"
 
 _ENTRIES = 100
-"""So many entries of a list are encoded at once."""
+"""Entries of a list that are encoded at once."""
 
 Text = Annotated[str, Meta(min_length=1)]
 Number = Annotated[int, Meta(ge=0)]
@@ -62,10 +62,10 @@ def to_json(document: Struct) -> bytes:
 
 
 def fit_json(document: CamelCaseStruct, lists: Sequence[str], most: int) -> bytes:
-    """Encode a document as JSON of at most `most` bytes, if it has so many rows to lose; `lists` are their fields.
+    """Encode a document as JSON of at most `most` bytes, if dropping rows of `lists` (fields) is enough.
 
-    The longest list loses the last half of its rows, until the document fits or no rows are left. Its field `left_out`
-    counts them; numbers elsewhere are those of all.
+    The longest list loses the last half of its rows, until the document fits or no rows are left. The document's field
+    `left_out` counts the lost rows; other numbers still count all.
     """
     names = dict(zip(document.__struct_fields__, document.__struct_encode_fields__, strict=True))
     text, left = to_json(document), dict[str, int]()
@@ -116,7 +116,7 @@ def to_yaml(document: Struct) -> str:
 def document_schema(document: type[Struct]) -> dict[str, Any]:
     """Return the JSON Schema of a document type.
 
-    Its fields are required: each is written, one with a default too, which is for documents of an older release.
+    All fields are required because all are written. Their defaults are for documents of an older release.
     """
     schema = msgspec.json.schema(document)
     fields = [name for name in document.__struct_encode_fields__ if name not in {"apiVersion", "kind"}]

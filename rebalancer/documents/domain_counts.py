@@ -1,7 +1,7 @@
 """Counts by domain as documents list them: a document grows with the pods of its cluster, not with its domains.
 
-Of 5,000 nodes a workload of 30 pods is on 30: listed are the domains that hold pods or that a plan changes, and the
-number of the others. A few domains are listed all, empty or not: that zone c is empty is what somebody looks for.
+Of 5,000 nodes a workload of 30 pods uses 30. Only the domains that hold pods or that a plan changes are listed, and the
+number of the others. A few domains are all listed, empty or not: readers look for the fact that zone c is empty.
 """
 
 from collections.abc import Mapping
@@ -11,20 +11,19 @@ from typing import Final, NamedTuple
 from rebalancer.scheduling.pod_topology_spread import DomainCounts
 
 FEW: Final = 12
-"""So many domains are listed whether they hold pods or not."""
+"""Up to this many domains are listed whether they hold pods or not."""
 
 _NOTHING: Final[Mapping[str, int]] = {}
 
 
 class ListedCounts(NamedTuple):
-    """Pods by domain now and later, of the same domains in their order; `empty` is the number of the others.
-
-    `after` is empty where it is not known.
-    """
+    """Pods by domain now and later, for the listed domains in one order."""
 
     before: Mapping[str, int]
     after: Mapping[str, int]
+    """Empty where it is not known."""
     empty: int
+    """The number of the other domains."""
 
 
 def list_counts(counts: Mapping[str, int], after: Mapping[str, int] = _NOTHING) -> ListedCounts:

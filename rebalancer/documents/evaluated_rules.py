@@ -1,4 +1,4 @@
-"""A constraint or a limit with its counts, its bounds and the pods beyond them: what rows, lanes and zones go by."""
+"""A constraint or a limit with its counts, its bounds and the pods beyond them: the input of rows, lanes and zones."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -53,9 +53,9 @@ def limit_rule(limit: EvaluatedLimit) -> Rule:
 
 
 def violated_rules(assessment: Assessment, policy: Policy) -> Iterator[tuple[tuple[Reference, ...], Rule]]:
-    """Yield what is violated, with the workloads whose pods it counts.
+    """Yield each violated rule, with the workloads whose pods it counts.
 
-    Hard constraints, soft ones that are acted on, and limits that count pods in a domain.
+    These are hard constraints, soft constraints that the policy acts on, and limits that count pods in a domain.
     """
     acts_on_soft = WhenUnsatisfiable.SCHEDULE_ANYWAY in policy.spread.act_on
     for group in assessment.groups:

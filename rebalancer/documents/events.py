@@ -1,11 +1,14 @@
-"""Kubernetes events, for people who run `kubectl describe`: those of what has happened in a step, and no others.
+"""Kubernetes events, for people who run `kubectl describe`: only events of the occurrences of a step.
 
-An event regards the object at which its readers look for it. Constraints, anti-affinity, capacity for a repair and
-surges: the workload.
-Moves: the pod, and its workload. Limits: the owners, and pods of the fullest domain. Deadlocks: the pending pod, and
-its workload. Approvals: the ConfigMap of approvals. Domains that lose nodes, guards, and whether prevention can go on:
-the policy's ConfigMap. Team policies: the ConfigMap in the team's namespace, with what its team sees of the policy in
-force.
+An event regards the object at which its readers look for it:
+
+* constraints, anti-affinity, capacity for a repair and surges: the workload;
+* moves: the pod, and its workload;
+* limits: the owners, and pods of the fullest domain;
+* deadlocks: the pending pod, and its workload;
+* approvals: the ConfigMap of approvals;
+* domains that lose nodes, guards, and whether prevention can go on: the policy's ConfigMap;
+* team policies: the ConfigMap in the team's namespace, with what the team sees of the policy in force.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -298,7 +301,7 @@ def _limit_events(changed: LimitChanged) -> Iterator[Event]:
 
 
 def _dropped_events(subject: Subject, dropped: Dropped) -> Iterator[Event]:
-    """Yield the events on the workloads of what is not required any more; one that is gone has no reader."""
+    """Yield the events on the workloads of a dropped requirement. A deleted workload has no reader."""
     if dropped.gone is not Gone.WORKLOAD:
         for workload in find_workloads(subject.evaluated)[:_MOST_DROPPED]:
             yield _workload_event(EventReason.NO_LONGER_REQUIRED, f"no longer required: {dropped}", workload)

@@ -1,6 +1,6 @@
 """The Explanation document: why a pod or a workload is, or is not, moved, as questions with answers and evidence.
 
-The answers come from the assessment, the plan and the scheduler model that the controller uses itself.
+The answers come from the assessment, the plan and the scheduler model that the controller uses.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -92,9 +92,9 @@ def _answer(question: str, answer: str, *evidence: str) -> Answer:
 class ExplanationDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """An explanation. `verdict` is Moves, Waits or Stays, `reason` from the closed list where there is one.
 
-    `idle` says why the controller does not move what Moves by the plan, "" where it does; of what Waits, that no
-    controller runs, "" where one does.
-    `map` is that of a workload with all its rules, null of a pod and of a workload without constraints and limits.
+    For Moves, `idle` says why the controller does not move it, "" where it does. For Waits, `idle` says that no
+    controller runs, "" where one does. `map` is the workload's, with all its rules; null for a pod, and for a workload
+    without constraints and limits.
     """
 
     api_version: str = API_VERSION
@@ -108,20 +108,19 @@ class ExplanationDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class ExplanationDetails(NamedTuple):
-    """Details: relaxations of infeasible groups, the methods that the planner tried, what scale-downs would leave.
-
-    `find_idle` says why the controller moves nothing of what the plan lets go, "" where it does; it may take seconds.
-    `blocked` is why the controller evicts nothing in the namespace of what is explained, None if it does. `claims` is
-    what repairs a StatefulSet that its volumes pin, None where that is not asked. `drawn` is the workload's map.
-    """
+    """Details: relaxations of infeasible groups, the methods that the planner tried, what scale-downs would leave."""
 
     relaxations: Relaxations = NO_RELAXATIONS
     verbose: bool = False
     scale_downs: tuple[ScaleDownAnswer, ...] = ()
     blocked: Refusal | None = None
+    """Why the controller evicts nothing in the namespace, None if it does."""
     claims: ClaimRecipe | NoClaimRecipe | None = None
+    """What repairs a StatefulSet that is pinned by its volumes, None where that was not requested."""
     drawn: MapDocument | None = None
+    """The workload's map."""
     find_idle: Callable[[], str] = str
+    """Says why the controller moves nothing of what the plan lets go, "" where it does; it may take seconds."""
 
 
 NO_DETAILS = ExplanationDetails()
@@ -342,7 +341,7 @@ def _state_answers(
 def _anti_affinity_answers(
     reference: Reference, assessment: Assessment, labels: Mapping[str, str], states: StateReasons
 ) -> Iterator[Answer]:
-    """Yield the state of the required terms that the workload declares, and of those by which its pods conflict."""
+    """Yield the state of the required terms that the workload declares, and of the terms that its pods conflict by."""
     for one in find_terms_of(reference, assessment.anti_affinity):
         key = one.term.topology_key
         lines = [f"declared by {name_list(map(str, one.workloads))}"]
@@ -514,7 +513,7 @@ def _rejections(prediction: Prediction) -> str:
 def _why_not_needed(
     groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], conflicts: Sequence[StateReason]
 ) -> str:
-    """Say why a pod that nothing refuses is not evicted; `conflicts` are the states of the terms by which it does."""
+    """Say why a pod is not evicted that nothing refuses; `conflicts` are the states of the terms that it violates."""
     evicts = any(limit.state is State.VIOLATED and limit.action is LimitAction.EVICT for limit in limits)
     if evicts or any(group.violated for group in groups):
         return "the repair does not need this eviction"
@@ -563,7 +562,7 @@ def _eviction_answer(
 def _why_it_stays(
     pod: Pod, reference: Reference, plan: Plan, view: View, details: ExplanationDetails, otherwise: str
 ) -> tuple[str | None, str]:
-    """Return the reason, if there is one, and a sentence: others are evicted instead, or nothing of its workload is."""
+    """Return the reason, if any, and a sentence: other pods are evicted instead, or no pod of its workload is."""
     for group in plan.components:
         if reference in group.workloads:
             decided = plan.fates.decided.get(group.name, ())
@@ -591,10 +590,10 @@ def _instead(pod: Pod, group: ComponentPlan, decided: Sequence[Eviction], plan: 
 def _find_instead(
     pod: Pod, group: ComponentPlan, decided: Sequence[Eviction], view: View
 ) -> tuple[Victim, Victim] | None:
-    """Return a pod, and the costliest of those that are evicted and cost less, where the cost decided between the two.
+    """Return a pod, and the costliest cheaper pod that is evicted, where the cost decided between the two.
 
-    It did on one node, where every method takes the cheapest first; and between the nodes of the same domains where any
-    minimal set of victims is a step, of which the cheapest is taken. Elsewhere more than the cost may have decided.
+    The cost decided on one node, where every method takes the cheapest pod first. It also decided between nodes of the
+    same domains, if any minimal set of victims is a step: the cheapest set is taken. Elsewhere other rules may decide.
     """
     staying = group.ranked.find(pod.uid) if group.ranked is not None else None
     if group.ranked is None or staying is None:

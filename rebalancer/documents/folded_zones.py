@@ -1,8 +1,10 @@
-"""Makes the zones of a cluster whose nodes are too many for a map: nodes by what there is to say of them, pods by zone.
+"""Makes the zones of a cluster with too many nodes for a map: nodes by their state, pods by zone.
 
-Nodes, rules, moves and the pods of what is violated are visited once each; what comes out is as large as there are
-zones. A pod counts once, however many rules it violates. A bound counts once for a workload, so that the sum of the
-bounds can be compared with the pods: that of the rule with most pods above it, of those that can be repaired if any.
+Nodes, rules, moves and the pods of violated workloads are visited once each; the result grows with the zones only. A
+pod counts once, however many rules it violates.
+
+A bound counts once for a workload, so that the sum of the bounds can be compared with the pods. It is the bound of the
+rule with most pods above it, among the repairable rules if there are any.
 """
 
 from collections import Counter, defaultdict
@@ -53,7 +55,7 @@ class _Move(NamedTuple):
 
 
 class _Pods(NamedTuple):
-    """The pods of workloads, those of them with a decided eviction, and those of these that are not blocked."""
+    """The pods of workloads, the pods among these with a decided eviction, and the unblocked pods among the latter."""
 
     held: _ByWorkload
     decided: _ByWorkload
@@ -61,18 +63,18 @@ class _Pods(NamedTuple):
 
 
 class _Bounds(NamedTuple):
-    """By zone: the most pods that it may hold, and those above their bounds.
-
-    Of these, without a decided eviction: `blocked` ones of what cannot be repaired, `later` ones of what can. `excess`
-    is how many more replacements may land there by their predictions than have room within the bounds.
-    """
+    """The pods of each zone against the bounds."""
 
     goal: Counter[str]
-    """Empty where no rule bounds zones."""
+    """The most pods that the zone may hold; empty where no rule bounds zones."""
     above: Counter[str]
+    """The pods above their bounds."""
     blocked: Counter[str]
+    """Pods above the bounds without a decided eviction, where the violation cannot be repaired."""
     later: Counter[str]
+    """Pods above the bounds without a decided eviction, where the violation can be repaired."""
     excess: Counter[str]
+    """How many more replacements may land there by their predictions than have room within the bounds."""
 
 
 class _Landing(NamedTuple):
@@ -229,7 +231,7 @@ class _Zones:
         return self._landings[known]
 
     def _find_landing(self, targets: Sequence[Target]) -> _Landing:
-        """Return the nodes, where the targets name few, and the zones in which a replacement may land."""
+        """Return where a replacement may land: the nodes, where the targets name few, and the zones."""
         by_key = {target.topology_key: target.values for target in targets}
         zones = by_key.get(self._key) if self._key else ("",)
         is_few = 0 < len(by_key.get(HOSTNAME, ())) <= MOST_LANDINGS

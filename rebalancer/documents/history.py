@@ -42,31 +42,38 @@ _LASTING: Final = frozenset(
 
 
 class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
-    """One thing that has happened, and `text`, which says it in a line.
+    """One occurrence; `text` says it in a line.
 
-    `seq` increases strictly over all leaders. `at` is when the leader observed it; what has ended lasted from
-    `since` until then, `seconds`. Where a violation is gone while its repair still moves pods, its end is stored
-    once they have moved; `at` is the cycle that first saw it gone, as status and trend have it. It may have ended
-    before then where `atMost`: nobody led, and nothing says when. `namespace`, `workload`, `pod`, `uid`, `node`
-    (that the pod left) and `cause` are what it concerns; of a violation of several workloads `others` are those
-    after the first, as many as an entry takes, and `number` counts all.
+    `seq` increases strictly over all leaders. `at` is when the leader observed it. An occurrence with a duration lasted
+    from `since` until then, `seconds`.
 
-    `kind` is Moved of an eviction that took place, by whatever outcome. A request that was refused or not carried out
-    is Refused, one whose pod was gone before is Gone.
+    If a violation is gone while its repair still moves pods, its end is stored once they have moved; `at` is the cycle
+    that first saw it gone, as in status and trend. `atMost`: it may have ended earlier, while no process led.
 
-    Of a move, `to` are the domains in which its replacement was predicted, `replacementNode` is the node that it got,
-    and `outcome` the state in which the move has ended; `readyAt` is when the replacement became Ready, until when the
-    move lasted, null where that is not known. `what` is what is violated, why it is not required any more, the zone,
-    the hash of the policy or plan, or the reason for a pause, which ends by itself at `until`. `who` leads or has
-    paused, resumed, approved or changed the policy: as declared by the command that did it, if `declared`, else a
-    process, the field manager that Kubernetes has noted of the change, or "unknown" where it has noted none. The field
-    manager is in `manager`, too, and `since` is the time that Kubernetes has noted. Of the approval of a whole plan
-    `number` and `until` are its bounds. Of one that has ended, `cause` says why, `number` how many evictions were left,
-    and `who` is empty unless somebody has withdrawn it. Of a right to evict that is missing or there again, `what` are
-    namespaces and `number` counts them. Of a policy that could not be read for a while, and was in force throughout,
-    `number` is 1. In mode Approve `approval` is the hash of the plan by whose approval a move was
-    requested. Of a surge `what` are the pods that were to go, `number` counts those that were added first, and
-    `outcome` says how it has ended.
+    `namespace`, `workload`, `pod`, `uid`, `node` (that the pod left) and `cause` are what it concerns. For a violation
+    of several workloads, `others` are those after the first, as many as an entry takes, and `number` counts all.
+
+    `kind` is Moved for an eviction that took place, whatever its outcome. It is Refused for a request that was refused
+    or not carried out, and Gone for a pod that was gone before its request.
+
+    For a move, `to` are the predicted domains of the replacement, `replacementNode` is the node that it got, and
+    `outcome` the state in which the move has ended. `readyAt` is when the replacement became Ready, which ends the
+    move's duration; null where that is not known.
+
+    `what` is what is violated, why it is no longer required, the zone, the hash of the policy or plan, or the reason
+    for a pause, which ends by itself at `until`.
+
+    `who` leads, or has paused, resumed, approved or changed the policy. The command declared it, if `declared`. Else it
+    is a process, the field manager that Kubernetes has recorded, or "unknown" without a record. `manager` has the field
+    manager, too, and then `since` is the time that Kubernetes has recorded.
+
+    For the approval of a whole plan, `number` and `until` are its bounds. For its end, `cause` says why, `number` is
+    how many evictions were left, and `who` is empty unless somebody has withdrawn it. In mode Approve `approval` is the
+    hash of the approved plan by which a move was requested.
+
+    For a right to evict that is missing or back, `what` are namespaces and `number` counts them. For a policy that
+    could not be read for a while, and was in force throughout, `number` is 1. For a surge `what` are the pods that were
+    to go, `number` counts the pods that were added first, and `outcome` says how it has ended.
     """
 
     seq: Number
@@ -102,9 +109,9 @@ class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class AsOf(NamedTuple):
-    """As of when a history is: when the leader has stored what was read, and the time of its last cycle until then.
+    """The age of a history: when the leader stored what was read, and the time of its last cycle until then.
 
-    Both are those of the status that was stored with it, None where that is not known.
+    Both come from the status that was stored with it, None where that is not known.
     """
 
     stored: datetime | None = None
@@ -115,9 +122,9 @@ UNKNOWN_TIME: Final = AsOf()
 
 
 class HistoryDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """What has happened, the oldest first. `total` counts the entries that are stored, before any filter.
+    """What has happened, the oldest first. `total` counts the stored entries, before any filter.
 
-    It has all that the leader had observed by `as_of`, in its `last_cycle` and since; both are those of the status that
+    It has all that the leader had observed by `as_of`, in its `last_cycle` and since. Both come from the status that
     was stored with it, null where that is not known.
     """
 
@@ -132,8 +139,8 @@ class HistoryDocument(CamelCaseStruct, frozen=True, kw_only=True):
 class TrendSample(CamelCaseStruct, frozen=True, kw_only=True):
     """How much was violated from `at` until the next sample.
 
-    That is how many workloads are `violated`, how many pods are `above` the bounds of their domains, and the largest
-    `skew` of a constraint.
+    `violated` is the number of violated workloads, `above` the number of pods above the bounds of their domains, and
+    `skew` the largest skew of a constraint.
     """
 
     at: datetime
@@ -145,8 +152,8 @@ class TrendSample(CamelCaseStruct, frozen=True, kw_only=True):
 class TrendDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """How much was violated, the oldest sample first; there is a sample where a number has changed.
 
-    Of long ago only some samples are kept: the first, the last, and the extremes of each while. `as_of` and
-    `last_cycle` are as those of the History document: the last sample holds until then.
+    For the more distant past only some samples are kept: the first, the last, and the extremes of each period. `as_of`
+    and `last_cycle` are as in the History document: the last sample holds until then.
     """
 
     api_version: str = API_VERSION
@@ -316,7 +323,7 @@ def _resumed(entry: Entry) -> str:
 
 
 def _bounds(entry: Entry) -> str:
-    """Say what bounds the approval of a whole plan, "" of one that is approved without its later steps."""
+    """Return the bounds of a whole plan's approval in words, "" for an approval without the later steps."""
     if not entry.number:
         return ""
     until = f"{_moment(entry.until):%Y-%m-%d %H:%M:%SZ}"

@@ -1,4 +1,4 @@
-"""What of the cluster is lost, as a part of the Status document."""
+"""What the cluster has lost, as a part of the Status document."""
 
 from collections.abc import Iterable
 from datetime import datetime
@@ -15,13 +15,16 @@ _MOST_NODES: Final = 10
 class LossStatus(CamelCaseStruct, frozen=True, kw_only=True):
     """A domain, `value` of `topologyKey`, that has lost nodes: all that took pods (`whole`), at `at`, or some since.
 
-    Of `had` nodes that took pods, `lost` do no more, and held `pods` when they were last seen, without those of
-    DaemonSets; `nodes` are the first ten of them. `left` take pods now, new ones among them; it is `empty` when no node
-    exists in it. `elsewhere` are the domains that lost nodes are in now. Because of it `constraints` and `limits` over
-    its key are violated; of these limits, `unsatisfiable` are within their bounds now, and no placement of all their
-    pods satisfies them. `hopeless` says that no placement satisfies any before nodes are back. `repairAt` is when the
-    first repair begins if nothing changes, null where one is under way or no time is known; `settling` says that it
-    waits for nodes or domains to settle.
+    Of `had` nodes that took pods, `lost` no longer do. They held `pods` when they were last seen, without pods of
+    DaemonSets; `nodes` are the first ten of them. `left` nodes take pods now, new ones among them. The domain is
+    `empty` when it has no node. `elsewhere` are the domains that now have the lost nodes.
+
+    Because of the loss, `constraints` and `limits` over its key are violated. Of these limits, `unsatisfiable` are
+    within their bounds now, but no placement of all their pods satisfies them. `hopeless`: no placement satisfies any
+    limit or constraint before nodes are back.
+
+    `repairAt` is when the first repair begins if nothing changes, null where one is under way or no time is known.
+    `settling`: it waits for nodes or domains to settle.
     """
 
     topology_key: Text

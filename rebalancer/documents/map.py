@@ -1,6 +1,6 @@
-"""The Map document: which pods of violated workloads are where, against their bounds, and which are to move where to.
+"""The Map document: where the pods of violated workloads are, against their bounds, and where pods are to move.
 
-Zones stand side by side, their nodes are columns, and each workload, or several that a rule counts together, is a lane.
+Zones are side by side, and their nodes are columns. Each workload is a lane, or several that a rule counts together.
 """
 
 from collections.abc import Mapping
@@ -73,7 +73,7 @@ def move_kind(fate: Fate) -> MoveKind:
 
 
 class MapNode(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """A node. `until` is when one that settles has settled if nothing changes."""
+    """A node. `until` is when a settling node has settled if nothing changes."""
 
     name: Text
     state: NodeState
@@ -81,9 +81,9 @@ class MapNode(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class MapLoss(CamelCaseStruct, frozen=True, kw_only=True):
-    """What a zone has lost: all that took pods (`whole`), `at`, or some of its nodes since then.
+    """What a zone has lost: all nodes that took pods (`whole`), at `at`, or some of its nodes since then.
 
-    `nodes` do not take pods any more, and held `pods` when they were last seen, without those of DaemonSets.
+    `nodes` no longer take pods. They held `pods` when they were last seen, without pods of DaemonSets.
     """
 
     at: datetime
@@ -95,12 +95,15 @@ class MapLoss(CamelCaseStruct, frozen=True, kw_only=True):
 class MapZone(CamelCaseStruct, frozen=True, kw_only=True):
     """A domain of the map's key with its nodes, by name; the zone "" has the nodes without the key.
 
-    A zone that is `lost`, null unless it lacks nodes, keeps them: those that are gone are among its nodes in the state
-    lost, unless they are in another zone now. Of `of` nodes, `ready` are Ready and not cordoned, and `cordoned` ones
-    Ready and cordoned. `folded` counts the nodes that are not in `nodes`, by state.
-    `back` is when it came back within the last hour that had been lost as a whole, as far as the controller has seen;
-    null where it has lost nodes since then.
-    `unsettledUntil` is when replacements may land in it again if nothing changes, null unless it loses nodes.
+    `lost` is null unless the zone lacks nodes. Nodes that are gone stay listed in the state lost, unless they are in
+    another zone now.
+
+    Of `of` nodes, `ready` are Ready and not cordoned, and `cordoned` are Ready and cordoned. `folded` counts the nodes
+    that are not in `nodes`, by state.
+
+    `back` is when a zone that was lost as a whole came back, within the last hour, as far as the controller has seen;
+    null where it has lost nodes since then. `unsettledUntil` is when replacements may land in it again if nothing
+    changes, null unless it loses nodes.
     """
 
     name: str
@@ -129,9 +132,9 @@ class MapDomain(CamelCaseStruct, frozen=True, kw_only=True):
 class MapRule(CamelCaseStruct, frozen=True, kw_only=True):
     """A constraint, or a limit of the policy, that a lane's pods are counted by.
 
-    `what` names it: `zone, maxSkew 1`, or `limit brokers/zone (at most 2/5)`. `state` and `reason` are those of the
-    report. Of `domains` those are listed that have most to say, thirty at most; `moreDomains` is the number of others.
-    `since` is since when the controller has seen a violation by the lane's workloads, null where it has not.
+    `what` names it: `zone, maxSkew 1`, or `limit brokers/zone (at most 2/5)`. `state` and `reason` are as in the
+    report. `domains` lists the most important domains, thirty at most; `moreDomains` is the number of others. `since`
+    is when the controller first saw the violation by the lane's workloads, null where it has not.
     """
 
     topology_key: Text
@@ -146,10 +149,12 @@ class MapRule(CamelCaseStruct, frozen=True, kw_only=True):
 class MapMove(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A pod that moves, or is to: from `node` in `zone`, where its replacement may land.
 
-    `step` is the number of its repair in the plan, no order: repairs take turns. It is left out of a blocked
-    eviction, and of one under way that the plan has no more. `reason` is what an eviction waits for. `landed` is the
-    node that the replacement is on already. `toNodes` are the nodes on which it may land, left out where they are more
-    than four or not known; `toZones` are the domains of the map's key, left out where they are not known.
+    `step` is the number of its repair in the plan, no order: repairs take turns. It is left out for a blocked eviction,
+    and for an eviction under way that is no longer in the plan. `reason` is what an eviction waits for.
+
+    `landed` is the node that the replacement is on already. `toNodes` are the nodes on which it may land, left out
+    where they are more than four or not known. `toZones` are the domains of the map's key, left out where they are not
+    known.
     """
 
     step: Annotated[int, Meta(ge=1)] | None = None
@@ -164,13 +169,14 @@ class MapMove(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class MapLane(MapRule, frozen=True, kw_only=True):
-    """Workloads that a rule counts together: the rule, its first violated one, and the pods that it counts.
+    """Workloads that a rule counts together: the rule, their first violated one, and the pods that it counts.
 
-    `zones` are these pods by domain of the map's key, of all zones where the rule's own key is another; `nodes` those
-    by node, of the nodes that the map lists. `moves` are in the order of the plan, those in flight first, thirty at
-    most; `moreMoves` is the number of others. `others` are the other rules of the same workloads: of a map of chosen
-    workloads all, of another one none. `stuck`: the figures count the workloads as ones that cannot be repaired; of one
-    that moves that is not known yet.
+    `zones` are these pods by domain of the map's key, in all zones if the rule's own key is another. `nodes` are these
+    pods by node, for the nodes that the map lists. `moves` are in the order of the plan, moves in flight first, thirty
+    at most; `moreMoves` is the number of others.
+
+    `others` are the other rules of these workloads, only in a map of chosen workloads. `stuck`: the figures count the
+    workloads as not repairable; while a workload moves, that is not known yet.
     """
 
     namespace: Text
@@ -186,9 +192,9 @@ class MapLane(MapRule, frozen=True, kw_only=True):
 class MapDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """A map of the violated workloads and of those with moves, or of chosen ones.
 
-    `key` is the topology key whose domains are the zones, "" where all nodes are in one. Of many nodes those are listed
-    that a lane concerns, none where these are too many. `lanes` are those first that have most pods above their bounds;
-    `more` is the number of lanes that are not shown, `moreZones` that of zones.
+    `key` is the topology key whose domains are the zones, "" where all nodes are in one. Of many nodes only the nodes
+    that a lane concerns are listed, or none where these are too many. `lanes` begin with most pods above their bounds.
+    `more` is the number of lanes that are not shown, `moreZones` the number of such zones.
     """
 
     api_version: str = API_VERSION

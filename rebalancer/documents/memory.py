@@ -1,13 +1,13 @@
 """The controller's memory as text, for the next process. Its size is bounded, however much is violated.
 
-What must be known before anything is evicted is stored whole: the moves in flight, of which admission allows a fixed
-number, the evictions of the last minute and what failed. The rest is bounded here, because its loss only delays: a
-violation whose beginning is not stored lasts from the next process's first cycle on.
+Everything that evictions depend on is stored whole: the moves in flight, which admission limits to a fixed number, the
+evictions of the last minute, and failures. The rest is bounded here, because its loss only delays: a violation whose
+begin is not stored counts from the next process's first cycle on.
 
-The bound is one of bytes. If the memory exceeds it, parts are left out, in the order in which they are missed least:
-first entries of the history, then what delays, then what the later steps of a proposal cover, then moves that have
-ended, then the host names by which a move is verified, then what has failed and the names that only messages need, and
-last the domains that have lost their nodes, what has changed of nodes, and others' evictions.
+The bound is in bytes. If the memory exceeds it, parts are left out in this order, the least missed first: entries of
+the history, what only delays, what the later steps of a proposal cover, moves that have ended, the host names that
+verify a move, failures and the names that only messages need, and last the domains that have lost their nodes, changes
+of nodes, and others' evictions.
 """
 
 import zlib
@@ -36,19 +36,19 @@ MOST_FAILED: Final = 1_000
 """Groups whose failed predictions, and whose refused requests, are stored, the newest."""
 
 MOST_SETTLING: Final = 1_000
-"""Groups for which it is stored when they first waited for a node to settle, the oldest."""
+"""Groups with a stored time at which they first waited for a node to settle, the oldest."""
 
 MOST_EVICTED: Final = 300
-"""Workloads whose pods others evict that are stored, those that lost one last."""
+"""Stored workloads whose pods others evict: those with the most recent eviction."""
 
 MOST_WINDOWS: Final = 200
-"""Windows of slow start that are stored: the cluster's, and those of the namespaces that moved last."""
+"""Stored windows of slow start: the cluster's, and those of the namespaces that moved last."""
 
 MOST_QUEUED: Final = 200
-"""Groups for which it is stored since when they have waited for slow start, the oldest."""
+"""Groups with a stored begin of their wait for slow start, the oldest."""
 
 MOST_CANARIES: Final = 1_000
-"""Owners of which it is stored that their canaries are verified."""
+"""Stored owners with verified canaries."""
 
 _MOST_WAITING: Final = 100
 """Entries of the history that are stored in a memory that is too large, the newest."""
@@ -71,7 +71,7 @@ class _Written(Memory, frozen=True, kw_only=True):
 
     times: tuple[Moment, ...] = msgspec.field(default=(), name="sent")
     unreplaced: OpenCause | None = None
-    """A cause of the breaker that earlier releases do not know, and for which they would forget everything."""
+    """A cause of the breaker that earlier releases do not know: it would make them forget everything."""
     zone_lost: tuple[str, ...] | UnsetType = UNSET
     """Tokens in `causes` whose cause is ZoneLost, which earlier releases do not know either: they read NodeLost."""
 
@@ -172,7 +172,7 @@ def _drop_ended_moves(memory: Memory) -> Memory:
 
 
 def _drop_large_targets(memory: Memory) -> Memory:
-    """Leave what is verified of a move to its other keys: where it was predicted in one of many domains."""
+    """Drop the targets of moves with many possible domains: their other keys still verify them."""
     moves = (msgspec.structs.replace(move, targets=tuple(filter(_is_short, move.targets))) for move in memory.moves)
     return msgspec.structs.replace(memory, moves=tuple(moves))
 

@@ -1,6 +1,6 @@
-"""What the next cycle of a controller lets go of a plan: its own admission, by its memory and what its status says.
+"""What the next cycle of a controller lets go of a plan: its own admission, with its memory and status.
 
-Commands that only read, and the page of a process that does not lead, say by it what moves now.
+Read-only commands, and the page of a process that does not lead, use it to say what moves now.
 """
 
 from collections.abc import Iterable, Mapping

@@ -31,9 +31,11 @@ _ORDER: Final = {state: rank for rank, state in enumerate(NodeState)}
 class NodeEntry(CamelCaseStruct, frozen=True, kw_only=True):
     """A node and its pods.
 
-    `why` says why no replacement lands on it, or none but those that tolerate its taints; "" where each may. `since` is
-    when that began, or since when it is Ready; null where it is not known. `until` is when it has settled if nothing
-    changes, null in any other state, and `takes` what it takes then: "" is nothing.
+    `why` says why no replacement lands on it, or only those that tolerate its taints; "" where each may. `since` is
+    when that began, or since when it is Ready; null where it is not known.
+
+    `until` is when a settling node has settled if nothing changes, null in any other state. `takes` is what it takes
+    then: "" is nothing.
     """
 
     name: Text
@@ -103,7 +105,7 @@ def _entry(
 
 
 def _takes(node: Node) -> str:
-    """Return which pods a node takes: its taints repel those that do not tolerate them."""
+    """Return which pods a node takes: its taints repel pods that do not tolerate them."""
     taints = [f"{taint}:{taint.effect}" for taint in node.taints if taint.effect in REPELLING]
     return f"{_ANY} that tolerate {name_list(taints)}" if taints else _ANY
 

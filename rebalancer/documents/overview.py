@@ -1,7 +1,8 @@
 """The overview: a row for each set of workloads with rules, the numbers of all, and how they divide.
 
-A row joins what a cycle says of the same workloads: their constraints and limits, the repair, what it waits for, the
-moves in flight. What selects and sorts is made for all rows in one pass, once for a cycle; rows are for those shown.
+A row joins the results of a cycle for some workloads: their constraints and limits, the repair, what it waits for, the
+moves in flight. The values for selection and sorting are made for all rows in one pass, once for a cycle. Rows
+themselves are made only when they are shown.
 """
 
 from collections import Counter, defaultdict
@@ -40,7 +41,7 @@ _BROKEN: Final = _NEVER | {State.VIOLATED}
 
 
 class RowState(StrEnum):
-    """What happens to a row. The three after `moving` are violated; one that moves may be satisfied already."""
+    """What happens to a row. The three after `moving` are violated; a moving row may be satisfied already."""
 
     MOVING = "moving"
     WAITING = "waiting"
@@ -52,16 +53,17 @@ class RowState(StrEnum):
 
 
 VIOLATED: Final = "violated"
-"""Selects every row of which a rule is violated or a pod moves."""
+"""Selects every row with a violated rule or a moving pod."""
 
 
 class WorkloadRow(CamelCaseStruct, frozen=True, kw_only=True):
-    """Workloads that share rules, what is violated of these, and how it goes on.
+    """Workloads that share rules, their violations, and the progress of the repair.
 
     `workloads` is empty for a limit on pods that labels name; `of` says which these are. `above` is how many pods are
-    above the bound of the rule that is violated most. Of the evictions of the repair `moving` are in flight, `needed`
-    are still to be made, of which the least number is `lowerBound`, and `blocked` cannot be made. `wait` says why it
-    does not go on and until when, null where it does.
+    above the bound of the most violated rule.
+
+    Of the repair's evictions `moving` are in flight, `needed` are still to be made, at least `lowerBound`, and
+    `blocked` cannot be made. `wait` says why the repair does not go on and until when, null where it does.
     """
 
     namespace: Text
@@ -82,12 +84,14 @@ class WorkloadRow(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class Figures(CamelCaseStruct, frozen=True, kw_only=True):
-    """The numbers of a cycle: rows with rules and those that are violated; evictions that move, wait, cannot be made.
+    """The numbers of a cycle: rows with rules and violated rows; evictions that move, wait, or cannot be made.
 
-    `nextAt` is the first moment at which a wait ends, null where no such time is known; `mayGoSooner`: another repair
-    may go on before it, with an event of which no time is known. Of `violatedLimits`, `unsatisfiableLimits` are within
-    their bounds now, and no placement of all their pods satisfies them. `violatedAntiAffinity` counts terms of
-    podAntiAffinity: required ones, and preferred ones that the policy acts on.
+    `nextAt` is the first moment at which a wait ends, null where no such time is known. `mayGoSooner`: another repair
+    may go on before it, with an event whose time is not known.
+
+    Of `violatedLimits`, `unsatisfiableLimits` are within their bounds now, but no placement of all their pods satisfies
+    them. `violatedAntiAffinity` counts terms of podAntiAffinity: required terms, and preferred terms that the policy
+    acts on.
     """
 
     workloads: Number
@@ -116,7 +120,7 @@ class FacetEntry(CamelCaseStruct, frozen=True, kw_only=True):
 class Facets(CamelCaseStruct, frozen=True, kw_only=True):
     """How the selected rows divide: by state, by the reason for which they wait, and by namespace.
 
-    Of the namespaces the eight with most violated rows are listed; `otherNamespaces` have `otherRows`.
+    The eight namespaces with most violated rows are listed; `otherNamespaces` have `otherRows`.
     """
 
     states: tuple[FacetEntry, ...]
@@ -127,13 +131,13 @@ class Facets(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class OverviewDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """One page of the `selected` rows: violated ones first, of these the one with most pods above the bound first.
+    """One page of the `selected` rows: violated rows first, those with most pods above the bound before others.
 
-    The selected rows have `workloads`, of which `violated` are violated; where all that needs attention is selected,
-    pods of the others move. One workload counts once, as in the figures, though several rows may have it.
+    The selected rows have `workloads`, and `violated` of these are violated. Where everything that needs attention is
+    selected, pods of the others move. A workload counts once, as in the figures, even if several rows have it.
 
-    `nearest` are the three rows of all that are nearest to a bound, of which the largest domain has least room; empty
-    while something is violated.
+    `nearest` are the three rows nearest to a bound, whose largest domain has least room; empty while something is
+    violated.
     """
 
     figures: Figures
@@ -148,18 +152,18 @@ class OverviewDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class Selection(NamedTuple):
-    """Which rows are wanted; "" is all.
-
-    `workload` is KIND/NAME, `node` the name of a node that has a pod of it, `search` a part of NAMESPACE/NAME; `state`
-    is a row's state, or `violated`.
-    """
+    """Which rows are wanted; "" is all."""
 
     namespace: str = ""
     workload: str = ""
+    """KIND/NAME."""
     node: str = ""
+    """The name of a node that has a pod of it."""
     state: str = ""
+    """A row's state, or `violated`."""
     reason: str = ""
     search: str = ""
+    """A part of NAMESPACE/NAME."""
     page: int = 1
 
     def matches(self, namespace: str, name: str) -> bool:
@@ -245,7 +249,7 @@ class Overview:
         self._groups = {workload: group for group in reversed(plan.components) for workload in group.workloads}
         acted_on = (one for component in plan.components for one in component.component.preferred)
         self._terms = [one for one in (*assessment.anti_affinity, *acted_on) if one.violated]
-        """The violated terms; of preferred ones those that are to be repaired."""
+        """The violated terms; preferred terms only where they are to be repaired."""
         self._groups_of_limits = {limit.name: group for group in plan.components for limit in group.limits}
 
     def find_figures(self, account: Account) -> Figures:
@@ -269,7 +273,7 @@ class Overview:
         )
 
     def find_stuck(self, moving: Collection[Reference]) -> frozenset[Reference]:
-        """Return the workloads that evictions leave violated, of `moving` ones those of which that is certain."""
+        """Return the workloads that evictions leave violated; `moving` workloads only where that is certain."""
         return frozenset[Reference]().union(*(entry.members for entry in self._find_stuck(moving)))
 
     def find_stuck_limits(self, moving: Collection[Reference]) -> Iterator[EvaluatedLimit]:
@@ -311,7 +315,7 @@ class Overview:
     def workloads(
         self, selection: Selection, account: Account, on_node: frozenset[Reference] = frozenset()
     ) -> frozenset[Reference]:
-        """Return the workloads of all selected rows; of a limit on pods that labels name, those of the pods."""
+        """Return the workloads of all selected rows; for a limit on pods that labels name, the pods' workloads."""
         return frozenset[Reference]().union(*(row.entry.members for row in self._find(selection, account, on_node)))
 
     def _find(self, selection: Selection, account: Account, on_node: frozenset[Reference]) -> Sequence[_Row]:
@@ -388,9 +392,9 @@ class Overview:
         )
 
     def _find_resting_state(self, known: set[State], group: ComponentPlan | None) -> RowState:
-        """Return what happens to a row whose rules have these states, of which nothing moves.
+        """Return what happens to a row without moves whose rules have these states.
 
-        What is repaired in part waits for that: only what no eviction repairs cannot be repaired.
+        A violation that is repaired in part waits for that; it cannot be repaired only where no eviction helps.
         """
         if not known & _BROKEN:
             return RowState.UNKNOWN if State.UNKNOWN in known else RowState.SATISFIED

@@ -51,10 +51,10 @@ from rebalancer.model.moves import Memory, Reference
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 
 _MOST: Final = 50
-"""So many evictions, waiting ones and findings are listed; `perCycle` allows no more evictions by default."""
+"""Listed evictions, waiting evictions and findings. By default `perCycle` allows no more evictions."""
 
 _KEPT: Final = 8
-"""So many selections of a cycle are kept: each is as large as a page."""
+"""Selections of a cycle that are kept: each is as large as a page."""
 
 _MARKS: Final = frozenset(
     {
@@ -79,10 +79,10 @@ _MAP_BELOW_ZONES: Final = _MAP._replace(lanes=6)
 
 
 class FollowedStatus(CamelCaseStruct, frozen=True, kw_only=True):
-    """Where a page has its content from whose process does not lead.
+    """The sources of a page whose process does not lead.
 
-    `status` is what `leader` has stored `as_of` a moment. All else was evaluated by this process, with what the
-    leader has stored of its moves, `evaluated_at` then; null where it was not, and `problem` says why.
+    `status` is what `leader` has stored, `as_of` a moment. Everything else was evaluated by this process, with the
+    moves that the leader has stored, at `evaluated_at`. That is null without an evaluation, and `problem` says why.
     """
 
     leader: Text
@@ -95,14 +95,16 @@ class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """What the status page shows.
 
     `acting` says in one line what the controller does. `leads`: the process that serves the page is the leader. Any
-    other has `follows`: it shows the leader's status and an evaluation of its own; it has no `history`, `trend` and
-    `marks`. Where nobody leads, `commands` are what to ask next. `evictions` are the first fifty that this cycle lets
-    go, by a process that does not lead those that nothing known keeps back, `waiting` the first fifty that are decided
-    and wait.
-    `zones` is null in a cluster of 60 nodes or fewer, all of which the map lists. `overview`, `map`, `zones`, `nodes`,
-    these and the `findings` have what was selected; so has `history`, the oldest first, as far as the process keeps it.
-    `report`, `trend` and its `marks` have all. History and trend are as of `history_as_of`, when what
-    they have was stored last; null where that is not known.
+    other process has `follows`: it shows the leader's status and an evaluation of its own, without `history`, `trend`
+    and `marks`. While no process leads, `commands` are the next commands to try.
+
+    `evictions` are the first fifty that this cycle lets go; in a process that does not lead, those that nothing known
+    keeps back. `waiting` are the first fifty decided evictions that wait. `zones` is null in a cluster of 60 nodes or
+    fewer, which the map lists all.
+
+    `overview`, `map`, `zones`, `nodes`, `evictions`, `waiting` and `findings` show the selection. So does `history`,
+    the oldest first, as far as the process keeps it. `report`, `trend` and its `marks` show everything. History and
+    trend are as of `history_as_of`, when they were last stored; null where that is not known.
     """
 
     api_version: str = API_VERSION
@@ -162,9 +164,9 @@ class PageSource:
     def select(self, selection: Selection) -> _Selected:
         """Return the rows, the map, and the zones where the map does not list all nodes.
 
-        Browsers ask again every 2 to 30 s for what has not changed: of 5,000 workloads that takes half as long. An
-        `lru_cache` of a method of this object would refer to it, so that only a full garbage collection, which the
-        controller seldom makes, frees it and its cycle.
+        Browsers ask again every 2 to 30 s for unchanged data: with 5,000 workloads, a cached answer takes half as long.
+        An `lru_cache` of a method would refer to this object. Then only a full garbage collection, which the controller
+        seldom makes, would free it and its cycle.
         """
         selected = self._selected.get(selection)
         if selected is None:

@@ -101,7 +101,7 @@ SEEN_LATER: Final = frozenset({MoveState.VERIFIED, MoveState.INEFFECTIVE, MoveSt
 def took_text(outcome: str, began: datetime, seen: datetime, ready: datetime | None) -> str:
     """Say how long a move took until its replacement was Ready; else at most until that was seen.
 
-    It is in whole seconds of both clocks: the history keeps no fractions, and status and page say the same.
+    It is in whole seconds of both clocks: the history keeps no fractions, and status and page must agree with it.
     """
     seconds = seconds_between(began, ready or seen)
     if ready is None and outcome in SEEN_LATER:

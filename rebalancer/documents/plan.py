@@ -78,12 +78,14 @@ class PlannedLimit(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=Tru
 class Totals(CamelCaseStruct, frozen=True, kw_only=True):
     """Numbers of evictions: `now` + `waiting` + `later` = `evictions` of what can be repaired.
 
-    `now` may be sent, unless `idle` of the plan says why nothing is, `waiting` are decided and held back, `later` are
-    needed and not decided yet. `blocked` are needed for violations that cannot be repaired now.
-    `partial` of `now` and `waiting` repair a violation only in part. `lowerBound` is the proved minimum of `evictions`,
-    `blockedLowerBound` that of `blocked`; `optimal`: `evictions` is its minimum. `nextAt` is the first moment at which
-    a wait ends, null where no such time is known. `uncounted` repairs are not in these numbers: they go on once a
-    pod of their StatefulSet is there, or Ready.
+    `now` may be sent, unless `idle` of the plan says why nothing is. `waiting` are decided and held back. `later` are
+    needed but not decided yet. `blocked` are needed for violations that cannot be repaired now. `partial` of `now` and
+    `waiting` repair a violation only in part.
+
+    `lowerBound` is the proved minimum of `evictions`, `blockedLowerBound` the proved minimum of `blocked`. `optimal`:
+    `evictions` is its minimum. `nextAt` is the first moment at which a wait ends, null where no such time is known.
+
+    `uncounted` repairs are not in these numbers: they go on once a StatefulSet has recreated an evicted pod.
     """
 
     evictions: Number
@@ -116,8 +118,9 @@ class PreemptedPods(CamelCaseStruct, frozen=True, kw_only=True):
 class PlannedEviction(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
     """An eviction that may go now. `step` is the number of its repair, no order: repairs take turns.
 
-    `preempts`, only of a repair by preemption, are the outcomes of which one will be for its replacement. `added`, in a
-    proposal, are the pods that a surge adds before the pod goes in a scale-down; 0 where it is evicted.
+    `preempts`, only in a repair by preemption, lists the possible outcomes; one of them will happen for its
+    replacement. `added`, in a proposal, are the pods that a surge adds before the pod goes in a scale-down; 0 where it
+    is evicted.
     """
 
     step: Annotated[int, Meta(ge=1)]
@@ -136,11 +139,12 @@ class PlannedEviction(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=
 class WaitingEviction(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A planned eviction that waits; `for` is a reason.
 
-    The wait ends at `until`, or where no time can be known with the event `endsWith`; with neither it does not end by
-    itself. `then` is what follows, this wait alone considered. `usual` is how long the last moves of the workload took,
-    of a wait that the end of a move ends; it is absent where that is not known. `added` are the pods that a surge adds
-    first: the pod goes in a scale-down once all are Ready, and the domains of `then` may receive them. It is 0 where
-    the pod is evicted.
+    The wait ends at `until`, or, where no time can be known, with the event `endsWith`. With neither it does not end by
+    itself. `then` is what follows, considering this wait alone. `usual` is how long the workload's last moves took, if
+    the end of a move ends this wait; it is absent where that is not known.
+
+    `added` are the pods that a surge adds first: the pod goes in a scale-down once all are Ready, and the domains of
+    `then` may receive them. It is 0 where the pod is evicted.
     """
 
     step: Annotated[int, Meta(ge=1)]
@@ -159,7 +163,7 @@ class WaitingEviction(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=
 
 
 class SearchAttempt(CamelCaseStruct, frozen=True, kw_only=True):
-    """A method that was tried: whether it gave the step, and how many candidates it rejected for which reason.
+    """A method that was tried: whether it gave the step, and how many candidates it rejected for each reason.
 
     `limitReached`: it did not visit every candidate.
     """
@@ -173,18 +177,20 @@ class SearchAttempt(CamelCaseStruct, frozen=True, kw_only=True):
 class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
     """Groups and limits that are repaired together: the proof, the counts before and after, the state.
 
-    `step` is that of its evictions now and waiting, null where none is decided.
+    `step` is the number of the step of its evictions now and waiting, null where none is decided.
 
-    `evictions` is the number that the whole repair takes, also where it cannot be made now; `now`, `waiting`, `later`
+    `evictions` is the number that the whole repair takes, even where it cannot be made now. `now`, `waiting`, `later`
     and `blocked` are its parts, as in the totals. `after` are the counts after the evictions now and waiting. Of more
     than twelve domains only those that hold pods before or after are listed; `emptyDomains` is the number of others.
+
     `method` is the method that found the step (certificate, contingent, forced, lookahead, partial, preemption,
-    addition), null where there is no step. `until` and `endsWith` are the end of what `reason` says, as of a waiting
-    eviction; `attempts` are all methods that were tried, in order. `proof` says why no fewer evictions are enough, and
-    why the repair may take more, null where no number of evictions is known. `certainty` says whether the scheduler is
-    forced to place the replacements there, "" where there is no step. `brief` is what stands in the way in a few
-    words. `withoutNode`: no rule is violated, since pods are counted where they are placed: pods of it wait for a
-    node.
+    addition), null where there is no step. `attempts` are all methods that were tried, in order. `proof` says why fewer
+    evictions are not enough, and why the repair may take more; null where no number of evictions is known. `certainty`
+    says whether the scheduler is forced to place the replacements there, "" where there is no step.
+
+    `until` and `endsWith` are the end of what `reason` says, as for a waiting eviction. `brief` is the obstacle in a
+    few words. `withoutNode`: pods of it wait for a node. No rule is violated, because pods are counted where they are
+    placed.
     """
 
     namespace: Text
@@ -231,7 +237,7 @@ class PlannedRefusal(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class UnknownWorkload(CamelCaseStruct, frozen=True, kw_only=True):
-    """A workload that violates nothing that could be counted, and of which not everything could."""
+    """A workload without a known violation whose constraints and limits could not all be counted."""
 
     namespace: Text
     workload: WorkloadName
@@ -241,16 +247,20 @@ class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """A plan. `generatedAt` is the snapshot's time; it and `expiresAt` are null where the snapshot has none.
 
     `planHash` stands for the evictions, their order and the policy; in mode Approve also for the time of the proposal.
-    Of the `unknown` workloads nobody can say from what was read whether they satisfy their constraints and limits; of
-    the others outside of the plan `satisfied` do, `unplanned` violate only what evictions do not repair, and
-    `unrepairable` a limit that no placement satisfies now; `stuck` are the first twenty such limits. `notes`
-    are lines about pods that stay for their volumes, about domains without nodes and about capacity that is needed.
-    `acting` says what the controller does with the plan, `idle` why it moves nothing of what goes now, "" where it
-    does; then `now` and `evictions` are what would be moved now. `policy_source` says which policy it is made by, "" if
-    that needs no words. `unread` are kinds without which nothing is known of what is to be repaired, and that were not
-    read. `resilience` is what all decided evictions change when a zone is lost, null where it was not asked for: the
+
+    For the `unknown` workloads, the data that was read does not show whether they satisfy their constraints and limits.
+    Of the other workloads outside of the plan, `satisfied` do, `unplanned` violate only what evictions do not repair,
+    and `unrepairable` violate a limit that no placement satisfies now. `stuck` are the first twenty such limits.
+    `notes` are lines about pods that stay for their volumes, about domains without nodes, and about missing capacity.
+
+    `acting` says what the controller does with the plan. `idle` says why it moves nothing of what goes now, "" where it
+    does; then `now` and `evictions` are what would be moved now. `policy_source` says which policy the plan is made by,
+    "" if that needs no words. `unread` are kinds that were not read, and without which nothing is known of what is to
+    be repaired.
+
+    `resilience` is what all decided evictions change when a zone is lost, null where it was not requested. The
     controller computes it once for each proposal, for the repairs that it begins. `left_out` counts the rows that lists
-    of a stored plan have lost, which would have been too large.
+    of a stored plan have lost, because the plan would have been too large.
     """
 
     api_version: str = API_VERSION
@@ -283,7 +293,7 @@ _NEEDED: Final = frozenset({"Pod", "Node"})
 """Kinds without which nothing is known of what is to be repaired."""
 
 _LISTS: Final = ("refusals", "unknown", "waiting", "groups", "stuck")
-"""The lists of which a plan that would be too large to be stored loses rows; never an eviction that goes now."""
+"""The lists that lose rows where a plan is too large to be stored; evictions that go now are never lost."""
 
 
 def fit_plan(document: PlanDocument, most: int) -> str:
@@ -336,10 +346,10 @@ def plan_document(
 def proposal_document(
     plan: Plan, proposal: Proposal, expires_at: datetime, snapshot: Snapshot, effect: Effect | None = None
 ) -> PlanDocument:
-    """Return the part of a plan that is proposed for approval, or is approved and not yet carried out, and no more.
+    """Return only the part of a plan that is proposed for approval, or is approved and not yet carried out.
 
-    Its evictions are listed as such even where a budget holds them back at the moment: they are what is approved. Each
-    repair has a step of its own again: planning numbers only those of which something goes now.
+    Its evictions are listed as such even while a budget holds them back: they are what is approved. Each repair gets
+    its own step again: planning numbers only repairs with an eviction that goes now.
     """
     planned = {eviction.pod.uid: eviction for eviction in plan.fates.evictions}
     chosen = [planned[uid] for uid in proposal.uids if uid in planned]
@@ -390,7 +400,7 @@ def planned_eviction(eviction: Eviction) -> PlannedEviction:
 
 
 def number_steps(plan: Plan) -> Mapping[str, int]:
-    """Return the number of the step of each group whose evictions go now or wait: those that go now come first."""
+    """Return the number of the step of each group whose evictions go now or wait; groups that go now come first."""
     steps = {eviction.group: eviction.step for eviction in plan.fates.going}
     following = count(max(steps.values(), default=0) + 1)
     for waiting in plan.fates.waiting:
@@ -400,7 +410,7 @@ def number_steps(plan: Plan) -> Mapping[str, int]:
 
 
 def waiting_evictions(plan: Plan, fates: Fates, moves: Sequence[Move] = ()) -> Iterator[WaitingEviction]:
-    """Yield the entries of the evictions of a plan that wait by these fates; `moves` are those of the memory."""
+    """Yield the entries of a plan's evictions that wait by these fates; `moves` are the moves of the memory."""
     steps = number_steps(plan)
     name = cache(workload_name)
     usual = cache(lambda workload: find_usual(moves, [workload]))

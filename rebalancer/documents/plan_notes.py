@@ -1,11 +1,11 @@
 """What a plan says besides its groups.
 
-Domains without nodes in one line each: which workloads would violate their constraints with a node there. Repairs that
-lack nothing but capacity, in one line each: what they need, and why it is not there. The other workloads in numbers:
-those that satisfy everything, those that evictions do not repair, and those of which nothing could be counted. How many
-terms of podAntiAffinity are violated, which is not repaired. And how many pods local volumes keep: by default every pod
-with an emptyDir stays, so that a cluster of such pods is hardly repaired; whoever reads a plan or a report must see
-that at a glance.
+* Each domain without nodes in one line: which workloads would violate their constraints with a node there.
+* Each repair that lacks nothing but capacity in one line: what it needs, and why it is not there.
+* The numbers of other workloads: satisfied, not repaired by evictions, and not countable.
+* The number of violated terms of podAntiAffinity, which are not repaired.
+* The number of pods that local volumes keep. By default every pod with an emptyDir stays, so that a cluster of such
+  pods is hardly repaired. Readers of a plan or a report must see this at a glance.
 """
 
 from collections.abc import Collection, Iterable
@@ -55,19 +55,20 @@ def needed_capacity_lines(refusals: Iterable[PlanRefusal], chosen: Collection[Re
 
 
 class PlanNotes(NamedTuple):
-    """How many workloads outside of a plan satisfy everything, and how many violate what evictions do not repair.
-
-    `unrepairable` are those that violate a limit which no placement satisfies now; `stuck` are the first such limits.
-    `unknown` are the others, in order: they violate nothing that could be counted, and not everything could. `lines`
-    are what there is to say besides.
-    """
+    """The workloads outside of a plan, in numbers, and further notes."""
 
     satisfied: int = 0
+    """How many workloads satisfy everything."""
     unplanned: int = 0
+    """How many workloads violate what evictions do not repair."""
     unrepairable: int = 0
+    """How many workloads violate a limit that no placement satisfies now."""
     stuck: tuple[RepairWait, ...] = ()
+    """The first such limits."""
     unknown: tuple[Reference, ...] = ()
+    """Workloads without a known violation whose rules could not all be counted, in order."""
     lines: tuple[str, ...] = ()
+    """The other notes."""
 
 
 NO_NOTES: Final = PlanNotes()

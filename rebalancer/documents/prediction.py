@@ -22,9 +22,9 @@ class FilterVerdict(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class PredictedNode(CamelCaseStruct, frozen=True, kw_only=True):
-    """One node. `scores` are unweighted, `total` is weighted; scores are empty and `total` is null without scoring.
+    """One node. `scores` are unweighted, `total` is weighted; without scoring they are empty and null.
 
-    `rejectedBy` is the filter that the scheduler would name, null of a feasible node.
+    `rejectedBy` is the filter that the scheduler would name, null for a feasible node.
     """
 
     name: Text
@@ -46,7 +46,7 @@ class Preempted(CamelCaseStruct, frozen=True, kw_only=True):
 class PredictedPreemption(CamelCaseStruct, frozen=True, kw_only=True):
     """What the scheduler would preempt. One of `outcomes` happens, or, where it is not `complete`, another.
 
-    `obstacle` says why nothing is preempted, "" where something is.
+    `obstacle` says why no pod is preempted, "" where one is.
     """
 
     outcomes: tuple[Preempted, ...]
@@ -66,7 +66,7 @@ class PredictionDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
     `candidates` are the nodes that the scheduler may pick; `certain` are the labels that all of them share. `message`
     is the scheduler's own where no node is feasible. `sampled`: the cluster is so large that the scheduler samples it.
-    `preemption` is null where a node is feasible. `summary` says all that in one or two sentences.
+    `preemption` is null where a node is feasible. `summary` says all this in one or two sentences.
     """
 
     api_version: str = API_VERSION

@@ -1,4 +1,4 @@
-"""Remedies: what to do about a violation, by the reason why it is not repaired, else by what caused it."""
+"""Remedies: what to do about a violation, by the reason why it is not repaired, else by its cause."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
@@ -25,32 +25,32 @@ _BY_CAUSE: Final[Mapping[ViolationCause, str]] = {
 
 _OF_TERMS: Final[Mapping[ViolationCause, str]] = {
     ViolationCause.LABELS_CHANGED: "Restore the labels of the pods that the term selects, or of their nodes.",
-    ViolationCause.SOFT_CONSTRAINT: "",  # whoever prefers a term does not want it enforced
+    ViolationCause.SOFT_CONSTRAINT: "",  # an author who prefers a term does not want it enforced
 }
 """Remedies that have other words for a term of podAntiAffinity."""
 
 _REVISION_LABEL: Final[Mapping[str, str]] = dict(
     zip(("Deployment", "StatefulSet"), REVISION_LABELS, strict=True),
 )
-"""The label by which pods of two revisions differ, where their kind has one."""
+"""The label that tells pods of two revisions apart, where their kind has such a label."""
 
 
 class Violation(NamedTuple):
-    """What a remedy depends on.
-
-    `counts` are pods by domain of `topology_key`; `evictions` repair the violation, 0 where that number is not known;
-    `zero_budgets` are PodDisruptionBudgets of the pods that never allow a disruption, `failed_budgets` those that could
-    not be computed. `revision_label` tells the revisions of the pods apart, "" where no one label of all does.
-    """
+    """What a remedy depends on."""
 
     reason: Reason | None
     cause: ViolationCause | None
     topology_key: str
     counts: Mapping[str, int]
+    """Pods by domain of `topology_key`."""
     evictions: int = 0
+    """How many evictions repair the violation, 0 where that is not known."""
     zero_budgets: tuple[str, ...] = ()
+    """PodDisruptionBudgets of the pods that never allow a disruption."""
     failed_budgets: tuple[str, ...] = ()
+    """PodDisruptionBudgets of the pods that could not be computed."""
     revision_label: str = ""
+    """The label that tells the revisions of the pods apart, "" where no single label does for all."""
 
 
 def find_revision_label(workloads: Iterable[Reference]) -> str:

@@ -47,9 +47,9 @@ class ReportedConstraint(CamelCaseStruct, frozen=True, kw_only=True):
     """One constraint of one group of workloads, counted as the scheduler counts it.
 
     `cause` is what led to a violation, null where there is none. Of more than twelve domains `counts` lists only those
-    that hold pods; `emptyDomains` is the number of the others. `bounds` are the fewest and the most pods that each of
-    the listed domains may hold once repaired. `since` is since when the controller has seen the group violated, null
-    where it has not.
+    that hold pods; `emptyDomains` is the number of the others. `bounds` are the fewest and the most pods that each
+    listed domain may hold once repaired. `since` is when the controller first saw the group violated, null where it has
+    not.
     """
 
     namespace: Text
@@ -91,9 +91,10 @@ class ReportedLimit(CamelCaseStruct, frozen=True, kw_only=True):
 
     `key` is the workload, or labels and their values. `cap` is null for maxSkew and minPods. Of more than twelve
     domains `counts` lists only those that hold pods; `emptyDomains` is the number of the others. `bounds` and `since`
-    are as of a constraint; the most that a domain may hold is the cap. `headroom` is in pods, negative where the limit
-    is violated. `message` states the counts, `obstacle` why the violation is not repaired; empty where it is repaired
-    or planning does not handle it.
+    are as for a constraint; the most that a domain may hold is the cap.
+
+    `headroom` is in pods, negative where the limit is violated. `message` states the counts. `obstacle` says why the
+    violation is not repaired; it is empty where it is repaired or planning does not handle it.
     """
 
     group: Text
@@ -154,10 +155,12 @@ class ReportedFinding(CamelCaseStruct, frozen=True, kw_only=True):
 class ReportedSizes(CamelCaseStruct, frozen=True, kw_only=True):
     """Numbers of replicas of a workload, from `first` to `last`, that have no placement, whatever capacity there is.
 
-    Of the `impossible` no placement satisfies the hard constraints; the `unreachable` have one, which pods that are
-    placed one by one do not reach from where they are now. `autoscaler` is the HorizontalPodAutoscaler that may choose
-    these sizes, null where they are twice the replicas (`--verbose`). `change` is the smallest change after which no
-    such size is left, empty where none of those that are tried is enough.
+    For the `impossible` sizes no placement satisfies the hard constraints. The `unreachable` sizes have a placement,
+    but pods that are placed one by one do not reach it from where they are now.
+
+    `autoscaler` is the HorizontalPodAutoscaler that may choose these sizes, null where they are twice the replicas
+    (`--verbose`). `change` is the smallest change that leaves no such size, empty where no change that was tried is
+    enough.
     """
 
     namespace: Text
@@ -325,7 +328,7 @@ def _reported_sizes(sizes: WorkloadSizes) -> ReportedSizes:
 
 
 def _reported_failures(lost: ResilienceDocument) -> Iterator[ReportedFailure]:
-    """Sum up the phases of each loss; what is Ready at once is the same in both."""
+    """Sum up the phases of each loss. The pods that are Ready at once are equal in both phases."""
     by_domain: dict[tuple[str, str], list[DomainLoss]] = {}
     for loss in lost.domains:
         by_domain.setdefault((loss.key, loss.value), []).append(loss)
@@ -369,7 +372,7 @@ def _find_budgets(findings: Sequence[Finding]) -> _Budgets:
 class RuleReporter:
     """Makes the entries of constraints, limits and terms by one plan, `causes` and `findings`.
 
-    `seen` is since when violations have been seen, by the token of a group, limit or term (`find_since`).
+    `seen` has the first sight of each violation, by the token of a group, limit or term (`find_since`).
     """
 
     def __init__(

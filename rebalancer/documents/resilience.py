@@ -27,10 +27,10 @@ _MOST_CHANGES: Final = 60
 class RemainingWorkload(CamelCaseStruct, frozen=True, kw_only=True):
     """A workload in a loss: of `wanted` pods `now` are Ready on other nodes at once.
 
-    Once nothing moves any more, at least `guaranteed` run, whatever order and nodes kube-scheduler chooses, and at most
-    `possible`. `verdict` is `yes` where all come back for certain, `no` where not all can, `order` between: the
-    order of deletions and placements decides then, or what `reason` names. `reason` says why not all do for certain, ""
-    where they do.
+    When nothing moves any more, at least `guaranteed` run, whatever order and nodes kube-scheduler chooses, and at most
+    `possible`. `verdict` is `yes` where all certainly come back, and `no` where not all can. Between, it is `order`:
+    the order of deletions and placements decides, or what `reason` names. `reason` says why not all certainly come
+    back, "" where they do.
     """
 
     namespace: Text
@@ -63,7 +63,7 @@ class DomainLoss(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class ConstraintChange(CamelCaseStruct, frozen=True, kw_only=True):
-    """Other fields of one of a template's `topologySpreadConstraints`: the one at `index`.
+    """Other fields for the entry at `index` of a template's `topologySpreadConstraints`.
 
     `nodeTaintsPolicy` is "" and `maxSkew` 0 where they stay.
     """
@@ -75,9 +75,9 @@ class ConstraintChange(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class AddedNodes(CamelCaseStruct, frozen=True, kw_only=True):
-    """Nodes more, with the labels, taints, resources and DaemonSets' pods of the node `like`.
+    """Additional nodes, with the labels, taints, resources and DaemonSets' pods of the node `like`.
 
-    `domains` is where that one is: its values of those of `topologyKeys` that it has.
+    `domains` are the domains of that node: its values of those `topologyKeys` that it has.
     """
 
     number: Number
@@ -99,12 +99,14 @@ class ChangeThatHolds(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class WorkloadChanges(CamelCaseStruct, frozen=True, kw_only=True):
-    """The cheapest change of each kind that holds for a workload that is not whole after some loss.
+    """The cheapest change of each kind after which a workload survives every loss; without it, some loss leaves gaps.
 
-    The kinds are nodeTaintsPolicy: Honor, a larger maxSkew, and up to 10 nodes more, in one domain or as many in each;
-    two of them together where none alone holds. `complete` is false where the search was so long that it ended before.
-    `obstacle` is why no change was tried, "" where some were. `silentNodes` are not Ready now and have pods that will
-    be replaced: the changes hold while these nodes stay so, once those pods are deleted.
+    The kinds are nodeTaintsPolicy: Honor, a larger maxSkew, and up to 10 additional nodes, in one domain or as many in
+    each. Where no single kind is enough, two are combined. `complete` is false where the search was too long and ended
+    early. `obstacle` is why no change was tried, "" where some were.
+
+    `silentNodes` are not Ready now and have pods that will be replaced. The changes hold while these nodes stay so,
+    once those pods are deleted.
     """
 
     namespace: Text
@@ -118,11 +120,13 @@ class WorkloadChanges(CamelCaseStruct, frozen=True, kw_only=True):
 class ResilienceDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """What is left of each workload when a domain of `topologyKeys` is lost: one entry for each domain and phase.
 
-    `workloads` is how many were looked at. Of a key with many domains those that hold most pods are lost, and
-    `notComputed` is how many are left out. No new nodes, no evictions of ours, and pods on a node become Ready.
-    `changes` has the workloads that are not whole after a loss, the worst first; without a name in the command at most
-    10, in large clusters none: of `changesNotComputed` workloads they were not found, as the search had to end.
-    `planned` counts those workloads that are not whole after a loss of which a repair moves pods, now or later.
+    `workloads` is how many were evaluated. For a key with many domains, only the loss of the fullest is computed, and
+    `notComputed` is how many are left out. The model has no new nodes and no evictions of ours, and pods on a node
+    become Ready.
+
+    `changes` has the workloads that are not whole after a loss, the worst first: at most 10 unless the command names
+    them, and none in large clusters. For `changesNotComputed` workloads the search had to end before it found changes.
+    `planned` counts the workloads that are not whole after a loss and whose repair moves pods, now or later.
     """
 
     api_version: str = API_VERSION
@@ -146,9 +150,9 @@ def resilience_document(
     nodes: Mapping[str, Node] | None = None,
     planned: Collection[Reference] = (),
 ) -> ResilienceDocument:
-    """Convert what was found; `existing` is how many domains the keys have, `nodes` are those of the cluster.
+    """Convert the results; `existing` is how many domains the keys have, `nodes` are the nodes of the cluster.
 
-    `planned` are workloads of which a repair moves pods.
+    `planned` are workloads whose pods a repair moves.
     """
     losses = tuple(losses)
     at_risk = {row.workload for loss in losses for row in loss.rows if row.verdict is not Verdict.YES}
@@ -203,10 +207,10 @@ class ChangedLossEntry(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class LossesChanged(CamelCaseStruct, frozen=True, kw_only=True):
-    """What evictions change in what is left of the workloads that they move, when a zone is lost.
+    """How evictions change what the loss of a zone leaves of the workloads that they move.
 
-    Of each workload the worst loss before and the worst one after, mostly the same, where they change or leave pods
-    out; `more` counts those that are not listed. `notComputed` says why it was not computed of all, "" where it was.
+    Each workload has its worst loss before and after, mostly the same loss, where the two differ or leave pods out;
+    `more` counts unlisted workloads. `notComputed` says why it was not computed for all, "" where it was.
     """
 
     rows: tuple[ChangedLossEntry, ...] = ()

@@ -1,4 +1,4 @@
-"""What a lost domain leaves, as the controller's status has it: how many workloads hold, and the worst losses."""
+"""What a lost domain leaves, in the controller's status: how many workloads survive, and the worst losses."""
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
@@ -15,7 +15,7 @@ _MOST: Final = 20
 
 
 class WorstLossEntry(CamelCaseStruct, frozen=True, kw_only=True):
-    """The loss of a domain that leaves fewer pods of a workload for certain than `required`.
+    """The loss of a domain that certainly leaves fewer pods of a workload than `required`.
 
     Of `wanted` pods `now` are left at once, then `guaranteed` to `possible`; `reason` says why not more.
     """
@@ -34,12 +34,14 @@ class WorstLossEntry(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class ResilienceStatus(CamelCaseStruct, frozen=True, kw_only=True):
-    """What is left of `workloads` when a domain of `keys` is lost, as it was computed of the cluster `asOf` a time.
+    """What is left of `workloads` when a domain of `keys` is lost, computed from the cluster `asOf` a time.
 
     Of them `holding` keep what the policy requires, whichever domain is lost. `notComputed` counts workloads that have
-    come since, or all before the first answer (`asOf` null), `domainsLeftOut` domains of keys that have too many.
-    `problem` says why there is no newer answer, "" where nothing is wrong. `losses` are the first twenty losses after
-    which a workload has less than is required, the worst first, one for each workload.
+    come since, or all workloads before the first answer (`asOf` null). `domainsLeftOut` counts domains of keys with too
+    many domains.
+
+    `problem` says why there is no newer answer, "" where nothing is wrong. `losses` are the first twenty losses that
+    leave a workload less than required, the worst first, one for each workload.
     """
 
     keys: tuple[Text, ...]
@@ -55,7 +57,7 @@ class ResilienceStatus(CamelCaseStruct, frozen=True, kw_only=True):
 def resilience_status(
     report: ResilienceReport, keys: Iterable[str], workloads: Collection[Reference]
 ) -> ResilienceStatus:
-    """Convert a report to its entry; `keys` are those that the policy asks for, `workloads` those of the last cycle."""
+    """Convert a report to its entry; `keys` are the policy's, `workloads` are those in the last cycle."""
     lacking = {workload: loss for workload, loss in report.by_workload.items() if not loss.holds}
     shown = sorted(lacking.values(), key=lambda loss: loss.badness)[:_MOST]
     known = report.worst.workloads

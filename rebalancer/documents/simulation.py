@@ -18,10 +18,10 @@ class SimulatedEvent(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class SimulationStep(CamelCaseStruct, frozen=True, kw_only=True):
-    """What followed from one change; `change` is "" where nothing was changed.
+    """The consequences of one change; `change` is "" where nothing was changed.
 
-    `lowerBound` is how many evictions were proved to be needed when the first of them was sent, `withoutNode` how many
-    pods had no node at the end of the step. `surged` pods went in scale-downs, after as many were added.
+    `lowerBound` is how many evictions were proved to be needed when the first of them was sent. `withoutNode` is how
+    many pods had no node at the end of the step. `surged` pods went in scale-downs, after as many were added.
     """
 
     change: str
@@ -71,9 +71,9 @@ class WorstMoments(CamelCaseStruct, frozen=True, kw_only=True):
 class SimulationDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """A simulation. `generatedAt` is the snapshot's time, null where it has none.
 
-    `seconds` is when something moved last, in simulated time, `settled` whether nothing moves any more; `evictions`,
-    `surged` and `lowerBound` are the sums of the steps. `resilience` is what a lost zone leaves, at the start
-    and at the end, of the workloads that were repaired.
+    `seconds` is when the last change happened, in simulated time, and `settled` whether nothing moves any more.
+    `evictions`, `surged` and `lowerBound` are the sums of the steps. `resilience` is what a lost zone leaves of the
+    repaired workloads, at the start and at the end.
     """
 
     api_version: str = API_VERSION

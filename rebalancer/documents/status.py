@@ -58,10 +58,10 @@ _MOST_PROPOSED: Final = 20
 class MoveEntry(CamelCaseStruct, frozen=True, kw_only=True):
     """One move of the controller; `overdue` is why its replacement is missing or does not run, "" if it is not late.
 
-    `to` are the domains that its replacement was predicted in, by topology key; `reason` is what the eviction repairs.
-    `requested_at` is when it began; that it has ended was seen at `since` where its state is an end, and `ready_at` is
-    when its replacement became Ready, null where that is not known. `usual` is how long the last moves of the workload
-    took, null of a move that has ended, or where nothing is known.
+    `to` are the predicted domains of its replacement, by topology key; `reason` is what the eviction repairs.
+    `requested_at` is when it began. If its state is an end, the end was seen at `since`. `ready_at` is when its
+    replacement became Ready, null where that is not known. `usual` is how long the workload's last moves took, null for
+    a move that has ended, or where that is not known.
     """
 
     namespace: Text
@@ -89,8 +89,8 @@ class TeamPolicyStatus(CamelCaseStruct, frozen=True, kw_only=True):
 class PolicyStatus(CamelCaseStruct, frozen=True, kw_only=True):
     """The policy in force, without team policies. `valid` is false while a newer one is refused; `error` says why.
 
-    Then it is `missing` where there is no newer one, but none to be read any more. Where no controller runs, all that
-    is of the last cycle, and no policy is in force.
+    It is also `missing` if the reason is that no policy can be read any more. Where no controller runs, all this
+    describes the last cycle, and no policy is in force.
 
     `team_errors` are the first twenty namespaces whose team policy is not in force as written, of `teams_invalid`.
     """
@@ -117,10 +117,11 @@ class PauseStatus(CamelCaseStruct, frozen=True, kw_only=True):
 class BlockedNamespace(CamelCaseStruct, frozen=True, kw_only=True):
     """A namespace in which nothing is evicted until a workload has a pod in place of `pod`.
 
-    `failure` says why that pod cannot be created, as the workload's condition says it, "" if nothing does. `since` is
-    when `pod` was evicted. `not_running` is why a pod that was created does not run, "" where none was. `own_failure`
-    is what of the namespace is the cause, so that it holds up no other: object, image or template; "" where it is the
-    cluster's failure.
+    `failure` says why that pod cannot be created, by the workload's condition, "" if nothing says so. `since` is when
+    `pod` was evicted. `not_running` is why a pod that was created does not run, "" where none was.
+
+    `own_failure` is the cause within the namespace: object, image or template. It then holds up no other namespace. It
+    is "" where it is the cluster's failure.
     """
 
     namespace: Text
@@ -142,7 +143,7 @@ class BlockedNamespace(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class RefusedEviction(CamelCaseStruct, frozen=True, kw_only=True):
-    """An eviction that admission control refused: nothing of `group` is requested again before `next_try`.
+    """An eviction that admission control refused: no request for `group` follows before `next_try`.
 
     `pod` is NAMESPACE/NAME. `refuser` says who refused it: an admission webhook, policy or plugin, with its name;
     `message` has its words. `times` requests of the group in a row were not granted.
@@ -162,13 +163,16 @@ class RefusedEviction(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class LeaseStatus(CamelCaseStruct, frozen=True, kw_only=True):
-    """Who leads `since` when, by the Lease. `holder` is "" if nobody does, since `free_since`, or if that is not known.
+    """Who leads, and `since` when, by the Lease.
 
-    `last_holder` is whose Lease has run out, "" where it was handed back. `renewed` is when the holder, or the last
-    one, has renewed it last, null where that is not known. `ahead_seconds` is by how much the leader's clock is ahead
-    of the API server's, negative where it is behind. `error` says why the Lease cannot be read, or why this process
-    does not lead, else "". `unread_since` is since when a process that should read it all the time could not: who leads
-    is not known from then on, nor what happens. Null where it can.
+    `holder` is "" if no process leads, since `free_since`, or if that is not known.
+    `last_holder` is whose Lease has run out, "" where it was handed back. `renewed` is the last renewal by the holder
+    or the last holder, null where that is not known. `ahead_seconds` is by how much the leader's clock is ahead of the
+    API server's, negative where it is behind.
+
+    `error` says why the Lease cannot be read, or why this process does not lead, else "". `unread_since` is when a
+    process that should read the Lease all the time began to fail; from then on neither the leader nor its actions are
+    known. It is null while the Lease can be read.
     """
 
     holder: str = ""
@@ -231,8 +235,8 @@ class CoveredStatus(CamelCaseStruct, frozen=True, kw_only=True):
 class ApprovalStatus(CamelCaseStruct, frozen=True, kw_only=True):
     """In mode Approve the plan that waits for approval, or is approved and carried out: its first twenty evictions.
 
-    `total` is how many there are, `left` how many are not carried out yet. `since` is when it was proposed, or
-    approved. It can be approved, or goes on, until `expires_at`, by `command`; `who` says who may do that. `repairs`
+    `total` is how many evictions there are, `left` how many are not carried out yet. `since` is when it was proposed,
+    or approved. It can be approved, or goes on, until `expires_at`, by `command`; `who` says who may do that. `repairs`
     are what its approval as a whole covers, from the first step to the last.
     """
 
@@ -251,7 +255,8 @@ class ApprovalStatus(CamelCaseStruct, frozen=True, kw_only=True):
 class StandingStatus(CamelCaseStruct, frozen=True, kw_only=True):
     """In mode Approve the approval of a whole plan that is carried out, up to `evictions` pods and `until` a time.
 
-    `left` is how many pods may still be taken away. `by` is whom the approval names, who need not have written it.
+    `left` is how many pods may still be taken away. `by` is the approver that the file names, who need not have written
+    it.
     """
 
     plan: Text
@@ -284,8 +289,8 @@ class PlanSummary(CamelCaseStruct, frozen=True, kw_only=True):
 class PreventionStatus(CamelCaseStruct, frozen=True, kw_only=True):
     """What prevention does. Of `workloads` with constraints or limits, `ordered` have the best order that was found.
 
-    `waiting` patches are still to be sent, `left` costs of the rebalancer's own to be removed. `stopped` says why
-    nothing is written, "" if nothing stands in the way; `unsteered` counts workloads that are left alone, by reason.
+    `waiting` patches are still to be sent, and `left` costs of the rebalancer's own are still to be removed. `stopped`
+    says why nothing is written, "" if nothing prevents it. `unsteered` counts workloads that are left alone, by reason.
     """
 
     mode: Text
@@ -298,29 +303,34 @@ class PreventionStatus(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """The controller's status. `cluster` is what people call the cluster, "" where nobody has said it.
+    """The controller's status. `cluster` is what people call the cluster, "" where nobody has named it.
 
-    `paused` is the pause in force; where no controller runs, it is the one that stands for the next, as far as it can
-    be read. `leader` wrote it; `lease` says who leads now, null in the document that is stored. `page_port` is the port
-    on which the leader serves its page, null where it serves none; `page_command` opens it, "" where the leader is no
-    pod of its namespace, and in the document that is stored.
+    `paused` is the pause in force. Where no controller runs, it is the pause that the next one will find, as far as it
+    can be read. `leader` wrote the status; `lease` says who leads now, null in the stored document. `page_port` is the
+    port on which the leader serves its page, null where it serves none. `page_command` opens the page, "" where the
+    leader is no pod of its namespace, and in the stored document.
 
-    It is what its process knew at `as_of`, null where that is not said: what has happened since, such as another cycle,
-    is not in it.
+    The status is what its process knew at `as_of`, null where that is not stated. It lacks everything later, such as
+    another cycle.
 
     `losses` are the first five zones that have lost nodes, whole zones first. `figures` are the numbers of the last
     cycle, null before it. `guards` is empty while no eviction waits for them.
-    `waits` are the first twenty repairs that do not go on, those first that go on next; `holds` is what keeps evictions
+
+    `waits` are the first twenty repairs that do not go on, the next to go on first. `holds` is what keeps evictions
     back in the cluster, in namespaces and into domains. `refused_evictions` are the first hundred that admission
-    control refused and that are not to be tried again yet. `forbidden_kinds` are the optional kinds that the
-    controller's account may not list, `missing_rights` the namespaces in which it may not evict what is to be evicted,
-    none in mode Observe. `approval` is the plan that waits for approval, `standing` the approval of a whole plan that
-    is carried out, and `approval_problem` says why the one that is written approves nothing. `resilience` is what a
-    lost domain leaves, null where the policy names no key. `surges` are under way, `surges_refused` are the first
-    twenty workloads to which no pods are added although the plan has it, and `surges_stopped` says why nothing of
-    surges is written now, "" if nothing stands in the way. `map` has the first six
-    violated workloads, null where there is none and where it does not fit into the ConfigMap; `left_out` counts the
-    rows that lists lose then.
+    control refused and that must not be tried again yet.
+
+    `forbidden_kinds` are the optional kinds that the controller's account may not list. `missing_rights` are the
+    namespaces with planned evictions in which it may not evict, none in mode Observe. `approval` is the plan that waits
+    for approval, `standing` the approval of a whole plan that is carried out. `approval_problem` says why the written
+    approval approves nothing.
+
+    `resilience` is what a lost domain leaves, null where the policy names no key. `surges` are under way.
+    `surges_refused` are the first twenty workloads to which no pods are added although the plan has it.
+    `surges_stopped` says why surges write nothing now, "" if nothing prevents it.
+
+    `map` has the first six violated workloads, null where there is none and where it does not fit into the ConfigMap;
+    `left_out` counts the rows that lists lose then.
     """
 
     api_version: str = API_VERSION
@@ -363,7 +373,7 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 _LISTS: Final = ("in_flight", "last_moves", "waits", "holds", "refused_evictions", "surges")
-"""The lists of which a status that would be too large loses rows."""
+"""The lists that lose rows where a status is too large."""
 
 
 def fit_status(status: StatusDocument, drawn: MapDocument | None, most: int, beside: int = 0) -> str:
@@ -460,7 +470,7 @@ def pause_status(pause: Pause | None) -> PauseStatus | None:
 
 
 def breaker_status(state: BreakerState, moves: Iterable[Move]) -> BreakerStatus:
-    """Convert the breaker's state to its status; `moves` are those of the memory."""
+    """Convert the breaker's state to its status; `moves` are the moves of the memory."""
     causes = tuple(known.cause for known in state.causes)
     return BreakerStatus(open=state.is_open, causes=causes, namespaces=blocked_namespaces(moves))
 

@@ -1,4 +1,4 @@
-"""What documents have of surges: those that are under way, and how one is described in events and in the history."""
+"""Surges in documents: those that are under way, and their description in events and in the history."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -18,8 +18,8 @@ _MOST_REFUSED: Final = 20
 class SurgeStatus(CamelCaseStruct, frozen=True, kw_only=True):
     """A surge: `added` pods are added to the `count` pods of a workload, and once all are Ready, the `victims` go.
 
-    `pods` are there and not being deleted, `ready` of them are Ready. `waits` says until when it waits, or what is in
-    its way, "" where it goes on. What is added is taken back unless all pods are Ready by `until`.
+    `pods` exist and are not being deleted, `ready` of them are Ready. `waits` says until when it waits, or what its
+    obstacle is, "" where it goes on. Added pods are taken back unless all pods are Ready by `until`.
     """
 
     namespace: Text
@@ -98,7 +98,7 @@ def name_pods(names: Sequence[str]) -> str:
 
 
 def surge_ended(added: int, victims: str, ending: str) -> str:
-    """Say how the surge of so many pods has ended after which these were to go; `ending` may be of a later release."""
+    """Say how the surge of `added` pods ended, after which `victims` were to go; `ending` may be of a later release."""
     if ending == Ending.DONE:
         return f"added {plural(added, 'pod')}, then {victims} went"
     known = {str(one): one.sentence for one in Ending}

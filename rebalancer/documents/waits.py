@@ -1,7 +1,7 @@
 """Waits: why each repair does not go on, when that ends, and what follows then.
 
-A wait ends at a moment (`until`), with an event (`endsWith`, "when pod web-1 is Ready"), or, with neither, not by
-itself. No time is invented for an event: how long the workload's last moves took is said beside it (`usual`).
+A wait ends at a moment (`until`) or with an event (`endsWith`, "when pod web-1 is Ready"). With neither, it does not
+end by itself. No time is invented for an event; `usual` says how long the workload's last moves took.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,13 +37,13 @@ from rebalancer.planning.scope.components import current_counts, is_violated
 from rebalancer.tracking.misplaced import find_misplaced
 
 MOST_WAITS: Final = 20
-"""So many of what does not go on are listed."""
+"""Up to this many waits are listed."""
 
 WHOLE_CLUSTER: Final = "the cluster"
 """The scope of what keeps every eviction back."""
 
 MOST_LIKELY: Final = 4
-"""So many domains are listed that may receive a replacement; the others are counted."""
+"""Up to this many domains that may receive a replacement are listed; the others are counted."""
 
 
 class Usual(CamelCaseStruct, frozen=True, kw_only=True):
@@ -74,10 +74,10 @@ class NextMove(CamelCaseStruct, frozen=True, kw_only=True):
 class RepairWait(CamelCaseStruct, frozen=True, kw_only=True):
     """A repair that does not go on: `reason` and `message` say why, `until` or `endsWith` until when.
 
-    `violated` says what is to be repaired, `evictions` how many the whole repair takes, 0 where that is not known. Of
-    these `blocked` cannot be made, whatever is waited for. `stuck`: evictions leave it violated as things are; a limit
-    that no placement satisfies may be repaired in part beside this. `withoutNode`: no rule is violated, pods of it
-    wait for a node.
+    `violated` says what is to be repaired. `evictions` says how many the whole repair takes, 0 where that is not known;
+    `blocked` of these cannot be made, even after a wait. `stuck`: evictions leave it violated as things are; besides, a
+    limit that no placement satisfies may be repaired in part. `withoutNode`: no rule is violated, pods of it wait for a
+    node.
 
     With `until` null and `endsWith` "" it does not end by itself. `then` is what follows, null where no eviction is
     decided yet.
@@ -166,14 +166,14 @@ def shorten(domains: Mapping[str, Sequence[str]], most: int | None = MOST_LIKELY
 
 
 def find_waits(account: Account) -> tuple[RepairWait, ...]:
-    """Return why the first twenty repairs that do not go on wait, those that end first before the others."""
+    """Return why the first twenty repairs that do not go on wait; waits that end first come first."""
     waits = ((repair, repair.wait) for repair in account.waits if repair.wait is not None)
     first = nsmallest(MOST_WAITS, waits, key=lambda one: one[1].rank)
     return tuple(repair_wait(repair, wait, account.moves) for repair, wait in first)
 
 
 def limit_waits(limits: Iterable[EvaluatedLimit], most: int) -> Iterator[RepairWait]:
-    """Yield so many limits that no placement satisfies as what does not go on: evictions leave them violated."""
+    """Yield up to `most` limits that no placement satisfies, as waits: evictions leave them violated."""
     for limit in islice((one for one in limits if one.reason is not None), most):
         workloads = sorted({part.member.reference for part in limit.parts})
         yield RepairWait(
@@ -191,7 +191,7 @@ def limit_waits(limits: Iterable[EvaluatedLimit], most: int) -> Iterator[RepairW
 
 
 def repair_wait(repair: Repair, wait: Wait, moves: Sequence[Move]) -> RepairWait:
-    """Convert a repair that does not go on; `moves` are those of the memory."""
+    """Convert a repair that does not go on; `moves` are the moves of the memory."""
     (refusal, first, until), group = wait, repair.component
     return RepairWait(
         namespace=group.component.namespace,
@@ -281,7 +281,7 @@ def find_holds(
 
 
 def find_missing_rights(rights: Rights) -> list[NamespaceHold]:
-    """Return the first namespaces in which this account may not evict, each since when that is known."""
+    """Return the first namespaces in which this account may not evict, and since when each is known."""
     missing = islice(sorted(rights.missing.items()), MOST_WAITS)
     return [NamespaceHold(namespace, since, RightMissing(namespace, True)) for namespace, since in missing]
 

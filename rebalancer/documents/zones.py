@@ -1,4 +1,4 @@
-"""The zones of a cluster of many nodes: how its nodes divide, and where the pods of what is violated are and move."""
+"""The zones of a cluster of many nodes: how its nodes divide, and where the pods of violated workloads are and move."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -28,16 +28,18 @@ class NodeMark(StrEnum):
 class ZoneEntry(CamelCaseStruct, frozen=True, kw_only=True):
     """A domain of the zones' key; the zone "" has the nodes without the key.
 
-    `marks` counts its nodes, each once. `settlesAt` is when the last of those that settle has settled if nothing
-    changes. `pods` are the pods on its nodes of the workloads that are violated or move. Of these `staying` stay, as
-    far as is known. The eviction of `moving` ones is under way, or may go now. `waiting` ones are to be evicted: it is
+    `marks` counts its nodes, each once. `settlesAt` is when its last settling node has settled if nothing changes.
+
+    `pods` are the pods on its nodes of the workloads that are violated or move. `staying` pods stay, as far as is
+    known. The eviction of `moving` pods is under way, or may go now. `waiting` pods are to be evicted: the eviction is
     decided and waits, or they are above the bound of a workload that is repaired, and it is decided later. `blocked`
-    ones cannot move: no budget ever allows it, or they are above the bound of a workload that cannot be repaired. These
-    four are together `pods`, and as many more as are evicted already. `arriving` are the replacements of decided
-    evictions that may land in it, no more than the bounds leave room for; one that may land in several zones counts in
-    each. `above` is how many pods are above the bounds of their workloads. `goal` is the most that it may hold once
-    repaired: the sum of these bounds, and of the pods of workloads without one that are there now; null where no
-    workload has one.
+    pods cannot move: no budget ever allows it, or they are above the bound of a workload that cannot be repaired. The
+    sum of these four is `pods` and the number of pods already evicted.
+
+    `arriving` are the replacements of decided evictions that may land in it, no more than the bounds leave room for. A
+    replacement that may land in several zones counts in each. `above` is how many pods are above the bounds of their
+    workloads. `goal` is the most that it may hold once repaired, null where no workload has a bound. It is the sum of
+    these bounds, and of the present pods of workloads without a bound.
     """
 
     name: str
@@ -54,10 +56,10 @@ class ZoneEntry(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class ZonesDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """The zones, those that hold most such pods, at most 24, by name; `moreZones` is the number of others.
+    """The zones that hold most such pods, at most 24, by name; `moreZones` is the number of others.
 
-    `key` is the topology key whose domains they are, "" where all nodes are in one. `nodes` are those of all zones,
-    without lost ones.
+    `key` is the topology key whose domains they are, "" where all nodes are in one. `nodes` counts the nodes of all
+    zones, without lost ones.
     """
 
     key: str
