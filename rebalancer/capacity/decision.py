@@ -1,4 +1,4 @@
-"""One cycle's decision about capacity: which requests go on, which begin, and why repairs wait for it or get none."""
+"""One cycle's decision about capacity: which requests continue, which begin, and why repairs wait for it or lack it."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
@@ -41,7 +41,7 @@ FindNeed = Callable[[Candidate], Need | None]
 
 
 class CapacityNeeded(Refusal):
-    """A repair of so many evictions lacks only capacity for `pods` pods; `obstacle` is why it is not requested."""
+    """A repair of several evictions lacks only capacity for `pods` pods; `obstacle` is why it is not requested."""
 
     reason = Reason.AWAITING_CAPACITY
     domains: tuple[DomainName, ...]
@@ -183,7 +183,7 @@ class DomainMoving(Refusal):
 
 
 class CapacityRequested(Refusal):
-    """Capacity was requested; so many of the placeholders run, and must do so for a while."""
+    """Capacity was requested. Some placeholders run already; all must run for a while."""
 
     reason = Reason.AWAITING_CAPACITY
     domains: tuple[DomainName, ...]
@@ -239,9 +239,9 @@ def decide_capacity(
 ) -> CapacityDecision:
     """Decide about every request, and about repairs that lack capacity.
 
-    `find` rehearses a repair, None: anew each time. `obstacle` is why none may begin now, `lasting` how long a repair
-    must have lacked capacity, None: `spread.for`. A command decides the same of an observation in which no placeholder
-    exists and nothing may begin.
+    `find` rehearses a repair, None: anew each time. `obstacle` is why no request may begin now. `lasting` is how long a
+    repair must have lacked capacity, None: `spread.for`. Commands call this, too, with an observation without
+    placeholders in which no request may begin.
     """
     view, policy = evaluation.view, evaluation.inputs.policy
     progress = advance_requests(memory, seen, policy.capacity)
@@ -290,7 +290,7 @@ def _refuse(workloads: Iterable[Reference], refusal: Refusal) -> Iterator[PlanRe
 
 
 class _Wishes:
-    """Collects the repairs that lack capacity, and those of them for which it may be requested."""
+    """Collects the repairs that lack capacity, and those that may request it."""
 
     def __init__(
         self, evaluation: Evaluation, memory: Memory, find: FindNeed, obstacle: Fact | None, lasting: timedelta
@@ -394,7 +394,7 @@ class _Wishes:
 
 
 def _make_request(need: Need, now: datetime) -> tuple[CapacityRequest, tuple[Placeholder, ...]]:
-    """Return the request for a need; the names of its Jobs are new, so that those of an earlier one are left to end."""
+    """Return the request for a need; its Jobs have new names, so that Jobs of an earlier request are left to end."""
     placeholders = tuple(
         structs.replace(placeholder, name=f"placeholder-{need.candidate.token}-{int(now.timestamp()):x}-{number}")
         for number, placeholder in enumerate(need.placeholders, start=1)

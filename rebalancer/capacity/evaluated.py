@@ -1,6 +1,6 @@
-"""An evaluation by whoever only reads: as the first cycle of a new leader makes it, and nothing is requested.
+"""An evaluation by a process that only reads: like the first cycle of a new leader, but without requests.
 
-The commands show it, and so does the page of a process that does not lead: with the same memory they say the same.
+Commands show it, and so does the page of a process that does not lead: with equal memories they agree.
 """
 
 from dataclasses import replace

@@ -1,9 +1,8 @@
 """The gate between a plan that counts on the capacity of placeholders, and evictions into it.
 
-The plan is made as if no placeholder existed. An eviction goes only if its replacement finds a node while all
-placeholders that still exist are in their places: its capacity is then really free. Where it is not, the placeholders
-of the step are deleted first, and the step waits for a later cycle. Nothing has to be remembered between the two: what
-counts is what is on the nodes.
+The plan is made as if no placeholder existed. An eviction goes only if its replacement finds a node while all remaining
+placeholders are in their places: then its capacity is really free. Otherwise the placeholders of the step are deleted
+first, and the step waits for a later cycle. Nothing is stored between the two: the pods on the nodes say enough.
 
 Example: four placeholders in zone c, a step of one eviction. The first cycle deletes one placeholder; the second finds
 the capacity free, and evicts. A foreign pod that waits for a node and fits there keeps both from happening.
@@ -108,7 +107,7 @@ def _split(evictions: Sequence[Eviction]) -> Iterator[Sequence[Eviction]]:
 
 
 def _occupy(view: View, eviction: Eviction) -> View:
-    """Return the state in which a replacement is on the first node that it may get."""
+    """Return the state with the replacement on its first possible node."""
     made = _placed_after(view, eviction)
     nodes = sorted(made[1]) if made is not None else ()
     return made[0].with_placed(made[2], nodes[0]) if made is not None and nodes else view

@@ -1,8 +1,8 @@
 """Which repairs lack nothing but capacity, and which placeholders would bring it.
 
-Two kinds of domains come into question: those without nodes in which a constraint would be violated with one, and
-those whose nodes are full. Nodes are supposed there, and the repair is rehearsed; if it succeeds, capacity is all it
-lacks. With constraints on host names the fewest nodes that do are supposed, and no more pods are to share one.
+Two kinds of domains are candidates: domains without nodes in which a node would make a constraint violated, and domains
+whose nodes are full. Nodes are supposed there, and the repair is rehearsed. If it succeeds, it lacks only capacity.
+With constraints on host names, only the fewest sufficient nodes are supposed, and no further pods may share a node.
 """
 
 from collections import Counter
@@ -37,7 +37,7 @@ _NODES: Final = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20)
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
-    """Workloads that are repaired together, and the domains of one key in which capacity might be all they lack."""
+    """Workloads that are repaired together, and domains of one key that may lack only capacity."""
 
     token: str
     workloads: tuple[Reference, ...]
@@ -72,7 +72,7 @@ class Need(Struct, frozen=True, kw_only=True):
 def find_candidates(
     view: View, assessment: Assessment, made: Plan, policy: Policy, memory: Memory
 ) -> tuple[Candidate, ...]:
-    """Return the workloads for which capacity in a domain may be all that a repair lacks, the worst first."""
+    """Return the workloads whose repair may lack only capacity in a domain, the worst first."""
     if "Node" in view.snapshot.unknown:
         return ()
     knowledge = DomainKnowledge.of(view, policy, memory)
@@ -165,7 +165,7 @@ class _Finder:
 
 
 class RehearsedNeed(Struct, frozen=True):
-    """The result of a rehearsal, and until when another one gives the same."""
+    """The result of a rehearsal, and until when it is valid."""
 
     need: Need | None
     holds_until: datetime

@@ -1,8 +1,8 @@
 """The whole repair on supposed nodes: how many evictions it takes, and which pods end on the supposed nodes.
 
 Problem: how much capacity does a repair need, and where, if nobody knows yet what the planner will do with it?
-Idea: plan, carry the step out on paper, plan again, until nothing is left. Whatever node the scheduler picks in truth,
-a forced step leads to a state from which the repair goes on.
+Idea: plan, carry the step out on paper, plan again, until nothing is left. Whatever node the scheduler really picks,
+the repair can go on from the state after a forced step.
 Example: zones a:6 b:6 and one supposed node in c; the plan evicts two of each, and all four end on the supposed node.
 Bound: a plan of one component for each step, at most `_MOST_STEPS`.
 """
@@ -52,9 +52,9 @@ def rehearse(
     policy: Policy,
     memory: Memory,
 ) -> tuple[Rehearsal | Refusal | None, datetime]:
-    """Repair the component of some workloads with these nodes besides; None where nothing would be repaired.
+    """Repair the component of some workloads with these nodes added; None where nothing would be repaired.
 
-    A refusal says what else than capacity the repair lacks. The time is until when another rehearsal gives the same.
+    A refusal says what the repair lacks besides capacity. The time says until when the result is valid.
     """
     snapshot = replace(view.snapshot, nodes=(*view.snapshot.nodes, *nodes))
     evictions = 0

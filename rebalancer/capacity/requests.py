@@ -1,11 +1,11 @@
-"""The life of a request for capacity: requested, ready, ended. A pure function of what is stored and what is seen.
+"""The life of a request for capacity: requested, ready, ended. A pure function of the memory and an observation.
 
     requested --all placeholders ran for capacity.settle--> ready --the repair is done--> ended
         |                                                     |
         +--timeout, a placeholder is gone, not allowed--------+--> ended: all placeholders are released
 
-A request that ended for a reason of its own is repeated after a wait that doubles each time. One that ended because
-somebody paused, or changed the policy, is not held against the domain.
+A request that ended for a reason of its own is repeated after a wait that doubles each time. A request that ended
+because somebody paused, or changed the policy, does not count against the domain.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -36,7 +36,7 @@ _PASSING: Final = frozenset(
         Reason.STARTING,
     }
 )
-"""Reasons for which a repair waits for something that often ends by itself."""
+"""Reasons for waits that often end by themselves."""
 
 _MEMORY: Final = timedelta(hours=24)
 """How long an attempt counts."""
@@ -70,21 +70,22 @@ class Progress(Struct, frozen=True, kw_only=True):
 
 
 class Observation(Struct, frozen=True, kw_only=True):
-    """What a cycle sees of the requests.
-
-    `held` are the placeholders' pods, `jobs` the names of their Jobs. `ending` is why no request may go on, "" if they
-    may; `refused` are messages of the API server about Jobs that it did not create, by token, `reported` what
-    autoscaler and scheduler say of placeholders without a node. `may_begin` is False for a command, which only reads.
-    """
+    """What a cycle sees of the requests."""
 
     now: datetime
     plan: Plan
     held: Sequence[Pod] = ()
+    """The placeholders' pods."""
     jobs: Collection[str] = ()
+    """The names of the placeholders' Jobs."""
     may_begin: bool = True
+    """False for a command, which only reads."""
     ending: str = ""
+    """Why no request may go on, "" if they may."""
     refused: Mapping[str, str] = {}
+    """Messages of the API server about Jobs that it did not create, by token."""
     reported: Mapping[str, str] = {}
+    """What autoscaler and scheduler report about placeholders without a node."""
 
 
 def advance_requests(memory: Memory, seen: Observation, rules: Capacity) -> Progress:
@@ -195,7 +196,7 @@ def _record(
 def find_wait(
     memory: Memory, token: str, domain: DomainName, now: datetime, timeout: timedelta
 ) -> tuple[CapacityAttempt, timedelta] | None:
-    """Return the attempt for which a domain is left alone, and for how long still; None if it is not."""
+    """Return the attempt after which a domain is left alone, and for how long still; None if it is not."""
     for attempt in memory.capacity_attempts:
         if attempt.token == token and attempt.domain == domain:
             waited = max(timedelta(0), now - attempt.last)  # a clock that was set back must not prolong the wait

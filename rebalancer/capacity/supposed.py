@@ -1,8 +1,8 @@
 """Nodes that an autoscaler might create in a domain, as a planner would see them: empty, and as large as needed.
 
 Problem: what would a new node in zone c look like to pods that run in zones a and b? Idea: like a node of theirs, with
-the domain's value, a name of its own, and what the NodePool says of labels and taints. Where a constraint's key has a
-value that this leaves open (the rack of a new node in zone c), nothing is supposed.
+the domain's value, a name of its own, and the labels and taints of the NodePool. Where this leaves a constraint's key
+without a value (the rack of a new node in zone c), no node is supposed.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,7 +35,7 @@ def is_supposed(node: str) -> bool:
 def suppose_nodes(
     sample: Pod, keys: frozenset[str], key: str, domain: KnownDomain, view: View, number: int
 ) -> tuple[Node, ...] | None:
-    """Return so many nodes in a domain that take pods such as `sample`; None where these cannot be known.
+    """Return `number` nodes in a domain that take pods such as `sample`; None where these cannot be known.
 
     `keys` are the topology keys on which they must have a value.
     """
@@ -74,7 +74,7 @@ def _find_like(sample: Pod, key: str, value: str, view: View) -> Node | None:
 
 
 def _make_labels(like: Node, key: str, domain: KnownDomain, view: View) -> Mapping[str, str]:
-    """Return the labels of a node in the domain; labels for the same zone under other keys follow it."""
+    """Return the labels of a node in the domain; other zone labels follow from its zone."""
     before = like.labels[key]
     labels = {
         name: domain.value if name == key or (carried == before and name.endswith("/zone")) else carried

@@ -2,6 +2,6 @@
 
     states of the loop ──► entries ──► outbox, stored with the memory ──► ring of segments, trend
 
-An entry is made in the step that observes what it reports, and stored with it in one write. So after a crash either
-both are known or neither, and the next leader observes the same again.
+An entry is made in the step that observes its occurrence, and both are stored in one write. So after a crash either
+both are known or neither, and then the next leader observes the occurrence again.
 """

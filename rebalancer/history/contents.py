@@ -1,4 +1,4 @@
-"""What the ConfigMaps of the history have, and which texts to write so that they have the entries of an outbox."""
+"""The contents of the ConfigMaps of the history, and which texts to write so that they have an outbox's entries."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final

@@ -1,8 +1,8 @@
-"""What a command declares of who runs it, in an annotation of the object that it changes.
+"""A command's declaration of its author, in an annotation of the object that it changes.
 
 Anybody who may change the object may declare any name; the audit log of the API server is the proof. A declaration says
-what it is about, so that it is not taken for the author of a later change. That of the end of a pause says which pause
-that was: of one that came and went while nobody led, or no watch was open, there is nothing else.
+what it is about, so that it is not mistaken for the author of a later change. The declaration of a pause's end names
+that pause. It is the only trace of a pause that came and went while no process led, or no watch was open.
 """
 
 from typing import Final
@@ -31,7 +31,7 @@ def format_declaration(declaration: Declaration) -> str:
 
 
 def read_declaration(text: str) -> Declaration:
-    """Return what an annotation declares; one that somebody has damaged, or that is not there, declares nothing."""
+    """Return what an annotation declares; a damaged or missing annotation declares nothing."""
     try:
         declaration = msgspec.json.decode(text or "{}", type=Declaration)
     except msgspec.DecodeError:

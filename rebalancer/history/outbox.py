@@ -1,8 +1,8 @@
 """The outbox: entries that wait in the memory until the ConfigMaps of the history have them.
 
-The numbers of entries increase strictly over all leaders, also where the memory was lost, so whatever the ConfigMaps
-have, the entries with greater numbers are missing there and no others. Each leader begins with a number that contains
-the time, well above those of the last one, which may have stored a few entries more since its memory was read.
+The numbers of entries increase strictly over all leaders, even where the memory was lost. So the ConfigMaps lack
+exactly the entries with greater numbers than their own. Each leader begins with a number that contains the time. It is
+well above the numbers of the last leader, which may have stored a few more entries since its memory was read.
 """
 
 from collections.abc import Iterable, Sequence
@@ -53,7 +53,7 @@ def add_entries(memory: Memory, entries: Iterable[Entry]) -> Memory:
 
 
 def _limit(outbox: tuple[Entry, ...]) -> tuple[Entry, ...]:
-    """Return the newest entries, after one in the place of those that are dropped, which counts them."""
+    """Return the newest entries, after one that counts the dropped entries."""
     excess = len(outbox) - MOST_WAITING
     if excess <= 0:
         return outbox

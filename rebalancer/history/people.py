@@ -1,4 +1,4 @@
-"""An entry for each thing that people have said."""
+"""An entry for each declaration by people."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime

@@ -1,8 +1,8 @@
 """The ring: the entries as JSON lines in a few texts of limited size, each stored in a ConfigMap of its own.
 
-Entries are appended to the text that has the last one. When it is full, the next text, which has the oldest entries, is
-begun anew. So a write changes one text, seldom two, and whatever is written or not, the number of the last entry says
-what is still missing.
+Entries are appended to the text that has the last entry. When it is full, the next text, with the oldest entries, is
+begun anew. So a write changes one text, seldom two. Whatever was written, the number of the last entry says what is
+still missing.
 
     0: 1 2 3   1: 4 5 6   2: 7 8      + 9 10    ──►    2: 7 8 9, then 0: 10
 """

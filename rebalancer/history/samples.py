@@ -1,9 +1,9 @@
 """A sample where a number of the trend has changed: violated workloads, pods above their bounds, the largest skew.
 
-How many are violated is what status and page say of the same cycle.
+The number of violated workloads is the number in status and page for that cycle.
 
-The bound of a constraint is the most that a domain may hold once it is satisfied: of 12 pods in 3 domains with maxSkew
-1 that is 4, since the others hold at least 3 then.
+The bound of a constraint is the most that a domain may hold once it is satisfied. Example: with 12 pods in 3 domains
+and maxSkew 1, the bound is 4: with 5 in one domain, another would hold at most 3.
 """
 
 from datetime import datetime

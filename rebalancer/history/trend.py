@@ -1,8 +1,8 @@
 """The trend: samples of how much is violated, few enough for one ConfigMap.
 
-Recent samples are all kept. Of older ones a few of each while are: the first and the last, and those with the least and
-the greatest of each number, so that begin, end and extremes stay true. A while is a span of a power of two seconds that
-grows with its age, so that the samples of two whiles can become those of one, and none is cut in two.
+All recent samples are kept. Of older samples a few of each period are kept: the first and the last, and the samples
+with the least and the greatest of each number. So begin, end and extremes stay true. A period is a span of a power of
+two seconds that grows with its age, so that two periods can merge, and none is cut in two.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,7 +41,7 @@ class Trend(Struct, frozen=True):
 
 
 def parse_trend(text: str) -> Trend:
-    """Decode a trend; one that somebody has damaged begins anew."""
+    """Decode a trend; a damaged trend begins anew."""
     try:
         return msgspec.json.decode(text or "{}", type=Trend)
     except msgspec.DecodeError:

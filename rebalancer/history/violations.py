@@ -1,8 +1,8 @@
 """An entry for the begin of each violation, and one for its end with the time that it lasted, or why it does not count.
 
-What is violated, and since when, is in the memory's `seen`. While a pod is evicted and not replaced, its group may look
-satisfied: a violation whose moves are in flight has not ended. If it stays away until they are over, its end is the
-cycle that first saw it gone: that is when status and trend counted it no longer.
+Violations and their begins are in the memory's `seen`. While a pod is evicted and not replaced, its group may look
+satisfied: a violation whose moves are in flight has not ended. If it does not come back before they are over, its end
+is the cycle that first saw it gone, in which status and trend stopped counting it.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -37,14 +37,14 @@ The loss of a zone may violate thousands, which would push all else out of the h
 """
 
 MOST_WAITING: Final = 500
-"""Groups of which it is stored that their pods only wait for a node. What begins with more than these ends as violated.
+"""Stored groups whose pods only wait for a node. A group beyond these ends as violated.
 
 Each takes some ten bytes of the memory, which is bounded.
 """
 
 
 class Violation(NamedTuple):
-    """What is violated: of which workloads (the first, and as many of the others as fit), in which way, and why."""
+    """What is violated: its workloads (the first, and as many others as fit), in which way, and why."""
 
     namespace: str = ""
     workload: str = ""
@@ -58,7 +58,7 @@ _UNKNOWN: Final = Violation()
 
 
 def violation_entries(happened: Sequence[Occurrence], now: datetime) -> Iterator[Entry]:
-    """Yield the entries about violations: those that ended, then those that began."""
+    """Yield the entries about violations: ended violations, then begun violations."""
     ended = [one for one in happened if isinstance(one, ViolationEnded)]
     begun = (one for one in happened if isinstance(one, ViolationBegan))
     for kind in (EntryKind.END_UNKNOWN, EntryKind.NO_LONGER_REQUIRED, EntryKind.SATISFIED, EntryKind.NODE_FOUND):
@@ -129,7 +129,7 @@ def _describe_limit(limit: EvaluatedLimit, causes: Causes) -> Violation:
 
 
 def name_rule(subject: Subject) -> str:
-    """Name the rules of a subject without their counts: others of the same workloads may still be violated."""
+    """Name the rules of a subject without their counts: the workloads may have other rules that are still violated."""
     evaluated = subject.evaluated
     if isinstance(evaluated, EvaluatedLimit):
         return f"limit {evaluated.group}/{evaluated.limit}"

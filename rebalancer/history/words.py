@@ -9,7 +9,7 @@ from rebalancer.model.moves import Reference
 
 
 def cut(text: str, limit: int = TEXT_LIMIT) -> str:
-    """Return a text as one line of at most so many characters: anybody may have written it."""
+    """Return a text as one line of at most `limit` characters: anybody may have written it."""
     text = to_one_line(text)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 

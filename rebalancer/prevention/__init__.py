@@ -1,6 +1,6 @@
 """Scale-downs that leave no skew: the order in which a controller should delete pods, and how it is kept.
 
-A ReplicaSet chooses the pods that it deletes without looking at zones. It goes by
-`controller.kubernetes.io/pod-deletion-cost` first, though, of pods that are equally ready. So an order that leaves
-every smaller number of pods spread, written ahead of time, prevents what evictions would have to repair afterwards.
+A ReplicaSet ignores zones when it chooses pods to delete. Among equally ready pods it deletes the lowest
+`controller.kubernetes.io/pod-deletion-cost` first, though. So an order that leaves every smaller number of pods spread,
+written ahead of time, prevents violations that evictions would have to repair.
 """

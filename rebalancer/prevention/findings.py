@@ -1,8 +1,8 @@
 """ScaleDownUnsafe: what a scale-down is likely to leave, where an order of deletion exists that leaves less skew.
 
-The pods that would be deleted are predicted as their controller chooses them now: what is not Ready goes first, then
-the lowest deletion costs, the most crowded nodes, the youngest pods. The prediction changes with time, since ages count
-by powers of two; it says what may well happen, not what will.
+The prediction uses the controller's present choice: pods that are not Ready go first, then the lowest deletion costs,
+the most crowded nodes, the youngest pods. The prediction changes with time, since ages count by powers of two. It says
+what may well happen, not what will.
 """
 
 from collections import Counter
@@ -92,7 +92,7 @@ def _targets(replicas: int, autoscaler: Autoscaler | None) -> list[int]:
 
 
 def _count_crowds(result: GroupResult, snapshot: Snapshot) -> Counter[str | None]:
-    """Count the pods of the same Deployment by node; of a ReplicaSet without one none is counted."""
+    """Count the pods of the Deployment by node; for a ReplicaSet without a Deployment, count none."""
     owner = result.group.owner
     if owner.owner is None:
         return Counter()
@@ -106,7 +106,7 @@ def _count_crowds(result: GroupResult, snapshot: Snapshot) -> Counter[str | None
 
 
 def find_scale_down_findings(view: View, assessment: Assessment, policy: Policy, now: datetime) -> tuple[Finding, ...]:
-    """Return the findings by whoever only reads; none where `prevention.scaleDown` is Off."""
+    """Return the findings for read-only callers; none where `prevention.scaleDown` is Off."""
     results = evaluate_groups(view, assessment, policy, NO_MEMORY, now)
     return scale_down_findings(find_risks(results, view, policy), policy)
 

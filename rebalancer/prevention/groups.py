@@ -1,10 +1,10 @@
-"""The groups of pods that a scale-down may choose from, and what is required of those that remain.
+"""The groups of pods that a scale-down may choose from, and the requirements on the remaining pods.
 
-A group are the Ready pods of one ReplicaSet or ReplicationController: pods that are not Ready go before any cost. Its
+A group is the Ready pods of one ReplicaSet or ReplicationController: pods that are not Ready go before any cost. Its
 rules are the hard constraints of its next pod, the policy's limits that count its pods, and the violated terms of
-podAntiAffinity that the policy acts on, so that pods that stand together go first. All other pods are fixed.
-Where constraints tell revisions apart (matchLabelKeys), the pods of an old ReplicaSet are not counted with the new
-ones, so that nothing is required of them.
+podAntiAffinity that the policy acts on, so that conflicting pods go first. All other pods are fixed. Where constraints
+tell revisions apart (matchLabelKeys), the pods of an old ReplicaSet are not counted with the new ones, and have no
+requirements.
 """
 
 from collections import Counter
@@ -42,9 +42,9 @@ _FALLING: Final = frozenset({">", ">="})
 
 @dataclass(frozen=True, kw_only=True)
 class PodGroup:
-    """The pods of one controller that are Ready on a node, sorted by name, and what is required of those that remain.
+    """The pods of one controller that are Ready on a node, sorted by name, and the requirements on the remaining pods.
 
-    `skipped` names limits that are not modelled, because they are a share of what a larger domain holds.
+    `skipped` names limits that are not modelled, because they are a share of a larger domain's pods.
     """
 
     member: PodController
@@ -133,7 +133,7 @@ def _index_constraints(assessment: Assessment, view: View) -> Mapping[str, Seque
 def _index_limits(
     view: View, assessment: Assessment, policy: Policy, memory: Memory
 ) -> Mapping[str, Sequence[EvaluatedLimit]]:
-    """Return the limits that count pods, by their controller's UID; also those in force for fewer pods only."""
+    """Return the limits that count pods, by their controller's UID; also limits in force for fewer pods only."""
     limits = assessment.limits
     if any(_may_begin(limit) for group in policy.groups for limit in group.limits):
         # Evaluated as if every number of pods were meant; which numbers are is part of the rule.
@@ -170,7 +170,7 @@ def _index_terms(assessment: Assessment, policy: Policy) -> Mapping[str, Sequenc
 
 
 def _term_rule(term: EvaluatedTerm, part: Part, pods: Sequence[Pod], view: View) -> Rule:
-    """Return what a term requires: one pod in a domain, or none beside those that it keeps away.
+    """Return the requirement of a term: one pod in a domain, or none beside the pods that it keeps away.
 
     Pods that prefer to be apart are to be spread evenly.
     """
@@ -265,7 +265,7 @@ def _limit_rule(limit: EvaluatedLimit, pods: Sequence[Pod], view: View) -> Rule 
 
 
 def _bound_of(limit: EvaluatedLimit, total: int) -> Bound | None:
-    """Return what a limit requires of so many pods, None where it is not in force."""
+    """Return the requirement of a limit for `total` pods, None where it is not in force."""
     rule = limit.rule
     if total <= 0 or not (rule.when.total is None or rule.when.total.holds(total)):
         return None
@@ -310,5 +310,5 @@ def _matters(rule: Rule) -> bool:
 
 
 def _sort_rules(rules: Iterable[Rule]) -> list[Rule]:
-    """Sort rules by the number of domains, those of the largest domains first; of equal ones one is enough."""
+    """Sort rules by the number of domains, the largest domains first; of equal rules one is enough."""
     return sorted(dict.fromkeys(rules), key=lambda rule: len(rule.fixed))

@@ -1,7 +1,7 @@
 """What an order of deletion leaves: for every number of remaining pods, by how much the rules are exceeded at worst.
 
-Pods of equal rank are deleted in an order that nobody knows (the controller goes by crowded nodes, then by age in
-powers of two, then by chance). So of such pods every order counts, and the worst of each number.
+Pods of equal rank are deleted in an unknown order: the controller goes by crowded nodes, then by age in powers of two,
+then by chance. So every order of such pods counts, and the worst result for each number.
 """
 
 from collections import Counter
@@ -55,7 +55,7 @@ def find_outcome(group: ScaleDown, ranks: Sequence[int]) -> Excess:
 
 
 def _blocks(ranks: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the pods of equal rank, those that are deleted first before the others."""
+    """Yield the pods of equal rank, in the order of deletion."""
     by_rank = sorted(range(len(ranks)), key=ranks.__getitem__)
     for _, block in groupby(by_rank, key=ranks.__getitem__):
         yield list(block)

@@ -1,8 +1,12 @@
-"""What prevention does in one cycle: for every workload its order, the patches that keep it, and what is left alone.
+"""What prevention does in one cycle: each workload's order, the patches that keep it, and what is left alone.
 
-Pure: the cluster, the policy, and three values that the caller carries from cycle to cycle. They are since when a
-workload is not settled, the last results, which serve again as long as nothing about a group has changed, and the costs
-that were written and that the watch has not delivered yet. All may be lost at any time: the annotations are the state.
+Pure: the arguments are the cluster, the policy, and three values that the caller carries from cycle to cycle:
+
+* since when a workload is not settled;
+* the last results, which are valid until something about a group changes;
+* written costs that the watch has not delivered yet.
+
+All three may be lost at any time: the annotations are the state.
 """
 
 from collections.abc import Iterator, Mapping
@@ -26,17 +30,16 @@ from rebalancer.prevention.steering import Steering, removals, steer
 from rebalancer.scheduling.view import View
 
 UNSETTLED_FOR: Final = timedelta(minutes=1)
-"""How long a workload may lack Ready pods before those that it has are ranked without them."""
+"""How long a workload may lack Ready pods before its present pods are ranked without the missing ones."""
 
 Known = tuple[ScaleDown, tuple[int, ...], Steering]
 """A group, the ranks of its pods, and what follows from them."""
 
 
 class PodPatch(Struct, frozen=True, kw_only=True):
-    """One pod's new deletion cost, None to remove it. Patches of a group are sent in their order, or not at all.
+    """One pod's new deletion cost. Patches of a group are sent in their order, or not at all.
 
     The pod is patched only if it is unchanged since it was read: `uid` and `resource_version` are preconditions.
-    `marker_only`: somebody else's cost stays, and only the rebalancer's own annotation beside it is removed.
     """
 
     namespace: str
@@ -95,7 +98,7 @@ class GroupResult:
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """The deletion cost of each pod, whoever has written it."""
+        """The deletion cost of each pod, also if others have written it."""
         return self.known[1]
 
 
@@ -149,7 +152,7 @@ def evaluate_group(group: PodGroup, policy: Policy, now: datetime, carried: Carr
 def _rank(pod: Pod, written: Mapping[str, Written]) -> int:
     """Return a pod's own cost, 0 for the mark of a surge.
 
-    A group with such a mark, or in which somebody else has set a cost, is not steered, so it does not matter.
+    A group with such a mark, or with a cost that others have set, is not steered, so the value does not matter.
     """
     late = _find_late(pod, written)
     return (late.cost or 0) if late is not None else max(0, pod.own_deletion_cost)

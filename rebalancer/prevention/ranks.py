@@ -12,10 +12,10 @@ HIGHEST: Final = 1_000_000
 """The rank of no pod is higher."""
 
 _SPARE: Final = 4
-"""Ranks are so far apart that the group could grow to so many times its size."""
+"""Ranks leave gaps for a group to grow to this many times its size."""
 
 _SMALL: Final = 64
-"""Smaller groups count as one of this size."""
+"""Smaller groups count as if they had this size."""
 
 
 def keep_most(order: Sequence[int], ranks: Sequence[int]) -> frozenset[int]:
@@ -75,7 +75,7 @@ def assign_ranks(order: Sequence[int], unchanged: frozenset[int], ranks: Sequenc
 
 
 def _between(low: int, high: int, number: int, size: int) -> list[int]:
-    """Return so many ranks between two others, apart from each other.
+    """Return `number` ranks between two others, apart from each other.
 
     At either end they stay near the others, so that more pods find a place beyond them.
     """

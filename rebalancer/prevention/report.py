@@ -10,25 +10,26 @@ from rebalancer.policy import ScaleDownPrevention
 
 @dataclass(frozen=True, kw_only=True)
 class PreventionReport:
-    """The state of prevention, small enough to be passed around.
-
-    Of `workloads` that have rules, `ordered` have the best order that was found, `unproved` one of which it is not
-    proved that it is the best. `waiting` patches are still to be sent; `left` costs of the rebalancer's own are to be
-    removed. `stopped` says why nothing is written although something should be, "" if nothing stands in the way.
-    `unsteered` counts the workloads that are left alone, by reason. `risky` are the workloads for which a scale-down is
-    likely to violate a rule, of `evaluated` ones.
-    """
+    """The state of prevention, small enough to be passed around."""
 
     mode: ScaleDownPrevention = ScaleDownPrevention.OFF
     workloads: int = 0
+    """How many workloads have rules."""
     ordered: int = 0
+    """How many of these have the best order that was found."""
     unproved: int = 0
+    """How many have an order that is not proved to be the best."""
     waiting: int = 0
+    """How many patches are still to be sent."""
     left: int = 0
+    """How many costs of the rebalancer's own are still to be removed."""
     stopped: str = ""
+    """Why nothing is written although something should be, "" if nothing prevents it."""
     unsteered: Mapping[str, int] = field(default_factory=dict)
+    """The number of workloads that are left alone, by reason."""
     evaluated: tuple[Reference, ...] = ()
     risky: frozenset[Reference] = frozenset()
+    """The evaluated workloads for which a scale-down is likely to violate a rule."""
     findings: tuple[Finding, ...] = ()
 
 

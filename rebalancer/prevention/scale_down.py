@@ -1,7 +1,7 @@
-"""What a scale-down of one controller may delete, and what is required of the pods that remain.
+"""What a scale-down of one controller may delete, and the requirements on the remaining pods.
 
-The pods of one ReplicaSet, as numbers from 0 on; every other pod that counts is fixed. A rule is a hard constraint or a
-limit of the policy, on one topology key. Nothing here knows of Kubernetes' objects, so that every small case can be
+The pods of one ReplicaSet are numbers from 0 on; every other pod that counts is fixed. A rule is a hard constraint or a
+limit of the policy, on one topology key. This module does not use Kubernetes objects, so that every small case can be
 tried.
 """
 
@@ -18,19 +18,19 @@ UNCOUNTED = -1
 
 
 class Rule(Struct, frozen=True, kw_only=True, gc=False):
-    """One requirement on one topology key.
-
-    `domains` gives for each pod the position of its domain in `fixed`, which has the pods of others there. `lowest` and
-    `highest` are the least and greatest count of the domains in which no pod of the group is; None where there is none.
-    `bounds` is what is required where k pods remain, by k; None where nothing is.
-    """
+    """One requirement on one topology key."""
 
     topology_key: str
     domains: tuple[int, ...]
+    """For each pod the position of its domain in `fixed`."""
     fixed: tuple[int, ...]
+    """The numbers of the other pods in each domain."""
     lowest: int | None = None
+    """The least count of the domains without a pod of the group; None where there is no such domain."""
     highest: int | None = None
+    """The greatest count of the domains without a pod of the group; None where there is no such domain."""
     bounds: tuple[Bound | None, ...]
+    """The requirement where k pods remain, by k; None where there is none."""
 
     def count(self, pods: Iterable[int]) -> list[int]:
         """Return how many pods are in each domain if of the group only these remain."""
@@ -52,7 +52,7 @@ class Rule(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class ScaleDown(Struct, frozen=True, kw_only=True, dict=True):
-    """The pods of one controller that are Ready, by number, and the rules, those of larger domains first.
+    """The Ready pods of one controller, by number, and the rules, the largest domains first.
 
     `avoided` are the pods that are to stay longest.
     """
@@ -127,7 +127,7 @@ class ScaleDownTally:
             self.low = before + 1
 
     def excess(self, remaining: int) -> int:
-        """Return by how many pods the rule is exceeded now, with so many pods of the group."""
+        """Return by how many pods the rule is exceeded now, with `remaining` pods of the group."""
         return self.rule.excess(remaining, self.low, self.high)
 
     def excess_with(self, domain: int, remaining: int) -> int:

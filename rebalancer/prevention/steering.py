@@ -1,15 +1,15 @@
 """From an order of deletion to the fewest patches that establish it.
 
 1. An order that is still good is left alone: the present ranks cost no more than the best order.
-2. Else the best order is the goal, in two forms: the best order itself, and one as good that follows the present order
-   from the pod that stays longest on, and takes another pod only where the next one would do harm, of the domain whose
-   next pod would go soonest. The form that keeps most of the present ranks is chosen. With the first form alone a pod
-   start takes three times as many patches; with the second alone 37 of 100 drawn groups of up to 30 pods do not reach
-   the goal, instead of 5.
-3. The pods that go first need no rank as long as it does not matter which of them is the first.
-4. Patches are sent one by one, and anything may end in between. So the pods that stay longest are patched first, and a
-   patch is part of the result only if after it no number of remaining pods is worse off than before it. Where no order
-   of the patches does that, the group is left alone.
+2. Else the goal is the best order, in two forms: the best order itself, and an equally good order that follows the
+   present order from the pod that stays longest. It takes another pod only where the next pod would do harm, from the
+   domain whose next pod would go soonest. The form that keeps most of the present ranks is chosen. With the first form
+   alone a pod start takes three times as many patches. With the second alone 37 of 100 drawn groups of up to 30 pods
+   miss the goal, instead of 5.
+3. The pods that go first need no rank while it does not matter which of them is the first.
+4. Patches are sent one by one, and the process may end in between. So the pods that stay longest are patched first. A
+   patch is part of the result only if it makes no number of remaining pods worse off. Where no order of the patches
+   achieves that, the group is left alone.
 
 Cost: one evaluation of the order for each patch of a pod that has a rank, or gets one above others.
 """
@@ -141,7 +141,7 @@ def _apply(ranks: Sequence[int], patches: dict[int, int]) -> list[int]:
 def _arrange(group: ScaleDown, ranks: Sequence[int], present: Excess, patches: dict[int, int]) -> tuple[Patches, Price]:
     """Return the patches one after the other, so that no number of remaining pods is ever worse off than before.
 
-    Where that is not possible for all of them they end with the last one that makes the order better.
+    If that is impossible for all patches, the result ends with the last patch that improves the order.
     """
     left = sorted(patches.items(), key=lambda patch: -patch[1])
     now = list(ranks)
@@ -190,5 +190,5 @@ def _find_harmless(
 
 
 def removals(ranks: Sequence[int]) -> tuple[int, ...]:
-    """Return all pods in the order in which their ranks are removed: those that go first anyway come first."""
+    """Return all pods in the order in which their ranks are removed: the pods that go first anyway come first."""
     return tuple(sorted(range(len(ranks)), key=ranks.__getitem__))

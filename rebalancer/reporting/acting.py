@@ -1,7 +1,7 @@
-"""Who leads, since when, how old the last cycle is, and what the controller does: one line, the same everywhere.
+"""Who leads, since when, how old the last cycle is, and what the controller does: one line, equal everywhere.
 
-The first line of `status`, `plan`, `report` and the page. Who leads stands first: what a status says besides is of a
-process that may be gone.
+It is the first line of `status`, `plan`, `report` and the page. It begins with the leader, since the rest of a status
+describes a process that may be gone.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ _RENEWAL: Final = timedelta(seconds=5)
 """A leader that runs renews the Lease more often than this, by default every 2 seconds."""
 
 _FRESH: Final = timedelta(seconds=3)
-"""What is not older than this is as of now to whoever reads it."""
+"""Readers take anything up to this old as current."""
 
 _LATE_INTERVALS: Final = 5
 _LATE: Final = timedelta(minutes=2)
@@ -155,7 +155,7 @@ def describe_policy_problem(status: StatusDocument) -> str:
 
 
 def leaders_time(status: StatusDocument, now: datetime) -> datetime:
-    """Return the time by the leader's clock, by which its status is; `now` is the API server's."""
+    """Return the time by the leader's clock, which the status uses; `now` is the API server's."""
     return now + timedelta(seconds=status.lease.ahead_seconds) if status.lease is not None else now
 
 

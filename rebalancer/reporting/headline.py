@@ -1,4 +1,4 @@
-"""What `status` and the page say in the same words: the headline, waits, holds, the plan that waits for approval."""
+"""The common sentences of `status` and the page: the headline, waits, holds, the plan that waits for approval."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -19,7 +19,7 @@ NOT_NOW: Final = "cannot be repaired now"
 """What is said of a violation that evictions do not repair as things are; its reason names the way out."""
 
 WITHOUT_NODE: Final = "pods wait for a node"
-"""What is said of workloads of which no rule is violated: a constraint counts placed pods only."""
+"""The state of workloads without a violated rule: a constraint counts placed pods only."""
 
 _FOR_LONG: Final = timedelta(hours=1)
 """A domain that has been lost for longer may have been removed on purpose."""
@@ -92,7 +92,7 @@ def _loss_facts(loss: LossStatus, mode: str, now: datetime) -> Iterator[str]:
 
 
 def headline(status: StatusDocument, figures: Figures | None, now: datetime) -> Headline:
-    """Say what happens and what comes next; `figures` are those of the last cycle, None where there is none."""
+    """Say what happens and what comes next; `figures` are the last cycle's, None where there is none."""
     lease = status.lease
     if lease is not None and lease.unread_since is not None:
         since = _clock(lease.unread_since, now)

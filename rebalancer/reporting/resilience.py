@@ -1,4 +1,4 @@
-"""What `status` and the page say of the loss of a domain: how many workloads keep enough, and the worst losses."""
+"""The loss of a domain in `status` and on the page: how many workloads keep enough, and the worst losses."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What `status` and the page say about the approval of a whole plan: how much is left, and why one approves nothing."""
+"""The approval of a whole plan in `status` and on the page: how much is left, and why an approval has no effect."""
 
 from collections.abc import Iterator
 from datetime import datetime

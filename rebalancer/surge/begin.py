@@ -1,4 +1,4 @@
-"""Which surges begin: those of a cycle's plan that nothing keeps back but that pods are added first."""
+"""Which surges begin: those of a cycle's plan that wait only for pods to be added."""
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -39,9 +39,9 @@ def find_surges(
 
 
 def is_growing(surge: Surge, snapshot: Snapshot, now: datetime) -> bool:
-    """Return whether pods of a surge are still to be created, of which no plan knows what they will take.
+    """Return whether a surge still creates pods: no plan knows what these will take.
 
-    Where the API server refuses them, others wait half a minute for them, not longer.
+    If the API server refuses them, others wait half a minute for them, not longer.
     """
     if surge.phase in {Phase.MARKING, Phase.ADDING}:
         return now - surge.begun < _GROWS

@@ -1,13 +1,13 @@
-"""What is to be done next for a surge, by its record and the cluster as it is: whoever leads, whatever has died.
+"""The next action of a surge, by its record and the present cluster: any leader continues it, after any crash.
 
-Nothing is remembered but the record. `spec.replicas` is `count` before the scale-up and after the scale-down, and
-`count + added` in between; any other number is somebody else's, and stands. A phase is stored before what it does is
-written: in Marking nothing is raised yet, in Waiting somebody has lowered it. Whose a number is where it may be either,
-the worker asks the API server before it acts on it.
+Only the record is stored. `spec.replicas` is `count` before the scale-up and after the scale-down, and `count + added`
+in between; any other number is somebody else's, and stays. A phase is stored before its changes are written. So `count`
+means in Marking that it was not raised yet, and in Waiting that somebody has lowered it. Where a number may have two
+authors, the worker asks the API server before it acts.
 
-The ReplicaSet controller deletes pods that are not Ready before it looks at any cost, and reads costs from a cache. So
-nothing goes before every pod has been Ready for a while, and some seconds after the last mark. How long that is so, the
-caller says, by a clock that nobody sets: whoever leads next begins to count anew.
+The ReplicaSet controller deletes pods that are not Ready before it considers any cost, and reads costs from a cache. So
+no pod goes before every pod has been Ready for a while, and some seconds after the last mark. The caller measures these
+times, by a monotonic clock: the next leader begins to count anew.
 """
 
 from collections.abc import Iterator, Sequence
@@ -143,9 +143,9 @@ class _Seen:
         return (self._surge.namespace, self._surge.kind, self._surge.name) in self._snapshot.autoscalers_of
 
     def find_changed_marks(self) -> Iterator[Mark]:
-        """Yield what is to change before the scale-down so that the added pods go, and none of the victims.
+        """Yield the changes of marks before the scale-down after which the added pods go, and none of the victims.
 
-        A pod is marked before another one is unmarked: whoever leads next finds the record by the marks.
+        A pod is marked before another is unmarked: the next leader finds the record by the marks.
         """
         victims = {one.uid for one in self._surge.victims}
         others = [pod for pod in self.living if pod.uid not in victims and not is_foreign(pod)]
@@ -201,7 +201,7 @@ def _find_ending(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime) -> A
 
 
 def _numbers_of(surge: Surge) -> set[int]:
-    """Return which numbers of replicas are the surge's own, or those of before."""
+    """Return the numbers of replicas that belong to the surge, or to the time before it."""
     match surge.phase:
         case Phase.MARKING:
             return {surge.count}

@@ -1,6 +1,6 @@
-"""The record of a surge, stored before anything is written: whoever leads next goes on with it or takes it back.
+"""The record of a surge, stored before anything is written: the next leader continues it or takes it back.
 
-All records are one text in a ConfigMap of their own, in which nothing else is stored and from which nothing is trimmed.
+All records are one text in a ConfigMap of their own, which stores nothing else and is never trimmed.
 """
 
 from collections.abc import Iterable, Mapping
@@ -92,32 +92,34 @@ class Marked(Struct, frozen=True, array_like=True):
 
 
 class Surge(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """A surge of the workload with this UID from `count` replicas to `added` more, by the pods of `owner`, until then.
-
-    `group` is the component that it repairs. `ending` says how it ends, once that is decided. `approval` is the plan
-    whose approval lets it begin, in mode Approve. `owners` had written the replicas last before they were raised. Until
-    `late` the API server may still carry out a scale-up whose answer was lost.
-    """
+    """A surge of a workload: `added` pods in addition to `count`, created by `owner`, the owner of its pods."""
 
     namespace: str
     kind: str
     name: str
     uid: str
+    """The UID of the workload."""
     owner: str
     group: str
+    """The component that it repairs."""
     count: int
     added: int
     victims: tuple[Marked, ...]
     begun: Moment
     until: Moment
+    """Until when the present phase may last."""
     phase: Phase = Phase.MARKING
     ending: Ending | None = None
+    """How it ends, once that is decided."""
     approval: str = ""
+    """In mode Approve, the plan whose approval lets it begin."""
     owners: tuple[str, ...] = ()
+    """Who had last written the replicas before they were raised."""
     late: Moment | None = None
+    """Until when the API server may still carry out a scale-up whose answer was lost."""
 
     def enter(self, phase: Phase, **changes: Any) -> "Surge":
-        """Return the record in the next phase; one that does not follow is a defect, and nothing is stored."""
+        """Return the record in the next phase. An invalid transition is a defect, and nothing is stored."""
         assert phase in TRANSITIONS[self.phase], f"{phase} does not follow {self.phase}"
         return structs.replace(self, phase=phase, **changes)
 

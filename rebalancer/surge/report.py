@@ -1,4 +1,4 @@
-"""What is said of surges: those under way, each with what it waits for, and those that have ended since."""
+"""The report on surges: those under way, each with what it waits for, and those that have ended since."""
 
 from typing import NamedTuple
 

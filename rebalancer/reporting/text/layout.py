@@ -1,10 +1,10 @@
-"""How text is fitted to a terminal: colour, lines no wider than it is, tables whose words stay whole.
+"""How text is fitted to a terminal: colour, lines within its width, tables whose words stay whole.
 
-Own code and not a library's: rich breaks words, or leaves columns out, where the terminal is narrow.
-Where the output is no terminal it is not wrapped, so that a line can be searched for, and has no colour.
+No library is used: in a narrow terminal rich breaks words, or leaves columns out. Outside a terminal text is not
+wrapped, so that a line can be searched for, and has no colour.
 
-Every text ends in `join_lines`, the only place that writes a line break or a colour: what names of the cluster have in
-them is made visible there. A colour is until then a mark that nobody outside this process can guess.
+Every text ends in `join_lines`, the only place that writes a line break or a colour. Control characters in names of the
+cluster are made visible there. Until then a colour is a mark that nobody outside this process can guess.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The limits of a report as text: a table of those that are not satisfied, reasons, remedies, and a summary."""
+"""The limits of a report as text: a table of unsatisfied limits, reasons, remedies, and a summary."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

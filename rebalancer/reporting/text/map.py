@@ -1,7 +1,7 @@
 """The map as text: zones side by side with their nodes as columns, and a lane for each workload.
 
-Where the columns do not fit, the nodes of a zone are one column; where that does not fit either, zones have lines of
-their own. All signs of the map are ASCII, so that it is the same in every locale; colours repeat what the signs say.
+Where the columns do not fit, the nodes of a zone share one column. Where that does not fit either, zones have lines of
+their own. All signs of the map are ASCII, so that it does not depend on the locale; colours only repeat the signs.
 """
 
 from collections import Counter
@@ -34,7 +34,7 @@ _MOST_SIGNS: Final = 4
 """Pods with a sign each; more have one sign and a number."""
 
 _MOST_DOMAINS: Final = 4
-"""So many domains of a rule are listed; of more those that are beyond a bound."""
+"""Up to this many domains of a rule are all listed; of more, only the domains that are beyond a bound."""
 
 _LONGEST_BAR: Final = 24
 _WIDEST_POD: Final = 3
@@ -88,11 +88,12 @@ class _Block(NamedTuple):
 
 
 class Words(NamedTuple):
-    """What pods in flight are, what those of the next step do, and as of when; None: as of the map."""
+    """The words for pods in flight and for pods of the next step, and their time."""
 
     flight: str = "moving now"
     step: str = "moves now"
     now: datetime | None = None
+    """The time that they are as of, None: the time of the map."""
 
 
 _WORDS: Final = Words()
@@ -272,7 +273,7 @@ class _MapText:
         return format_rest(node.until - at) if node.until > at else ""
 
     def _zone_cell(self, lane: MapLane, zone: MapZone, *, folded: bool) -> _Cell:
-        """Return the pods of a lane in a zone against the bound, and the moves of which no column shows the node."""
+        """Return the pods of a lane in a zone against the bound, and the moves whose node has no column."""
         domain = lane.domains.get(zone.name) if lane.topology_key == self._document.key else None
         held = lane.zones.get(zone.name, 0)
         if domain is not None:
@@ -346,7 +347,7 @@ def _lane_state(lane: MapLane) -> State:
 
 
 def _node_cell(lane: MapLane, node: str) -> _Cell:
-    """Return the pods of a lane on a node: those that stay, came, leave, and those that may land there."""
+    """Return the pods of a lane on a node: pods that stay, came, leave, and replacements that may land there."""
     held = lane.nodes.get(node, 0)
     landed = min(held, sum(move.landed == node for move in lane.moves))
     leaving = [move for move in lane.moves if move.node == node and _is_counted(move)][: held - landed]
@@ -380,13 +381,13 @@ def _arrows(number: int) -> list[_Piece]:
 
 
 def _leaving_pieces(moves: Iterable[MapMove]) -> list[_Piece]:
-    """Return the steps of the pods that leave, those that go now after an arrow."""
+    """Return the steps of the pods that leave; pods that go now follow an arrow."""
     counted = Counter((">" if move.kind is MoveKind.MOVING else "", _step_sign(move), _style(move)) for move in moves)
     return [_Piece(arrow + _repeat(sign, number), style) for (arrow, sign, style), number in counted.items()]
 
 
 def _landing_pieces(moves: Iterable[MapMove]) -> list[_Piece]:
-    """Return the steps whose replacements may land, each once; those of blocked evictions do not."""
+    """Return the steps whose replacements may land, each once, without blocked evictions."""
     signs: dict[str, Style] = {}
     for move in moves:
         if move.kind is not MoveKind.BLOCKED:

@@ -1,6 +1,6 @@
 """The plan as text: what would happen in one line, then each repair with its evictions, what waits and what stays.
 
-It is made of the Plan document alone, so that a plan that was saved is shown as it was when it was made.
+It is made of the Plan document alone, so that a saved plan is shown as it was when it was made.
 """
 
 import re
@@ -40,10 +40,10 @@ from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLay
 from rebalancer.reporting.text.resilience import changed_loss_text, unlisted_loss_lines
 
 _MOST_WAITING = 6
-"""Evictions that wait for the same and are listed; others are counted."""
+"""Listed evictions with one common wait; others are counted."""
 
 _MOST_REASONS = 2
-"""So many reasons why something is blocked are in the summary; the details of each are below."""
+"""Reasons for a block in the summary; the details of each are below."""
 
 _EXPLAINED = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 """Kinds of workloads that `rebalancer explain` accepts."""
@@ -54,15 +54,14 @@ _STYLES: Final = {_NOW: Style.MOVING, _WAITS: Style.CAUTION, _STAYS: Style.STUCK
 
 
 class PlanOptions(NamedTuple):
-    """How much is shown of a plan.
-
-    If `verbose`, each group says why no fewer evictions are enough, which method found its step, and why others did
-    not. `most` is how many groups are shown, None for all; `wide` shows every domain and name.
-    """
+    """How much is shown of a plan."""
 
     verbose: bool = False
+    """Show for each group why fewer evictions are not enough, which method found its step, and why others did not."""
     wide: bool = False
+    """Show every domain and name."""
     most: int | None = None
+    """How many groups are shown, None for all."""
 
 
 BRIEF: Final = PlanOptions()
@@ -322,7 +321,7 @@ class _PlanText:
         likely: Mapping[str, LikelyDomains],
         message: str,
     ) -> list[str]:
-        """Show an eviction; `message` says why, or why it waits, "" if the line before says the same."""
+        """Show an eviction; `message` says why, or why it waits, "" if the line before already says it."""
         layout = self._layout
         note = f"  ({group.certainty})" if group.certainty != "forced" else ""
         where = f"{eviction.node} -> {_name_targets(likely)}" if eviction.node else "pending"

@@ -34,9 +34,9 @@ def report_text(
 ) -> str:
     """Show a report: a summary, constraints, reasons, causes, deadlocks, findings, limits, anti-affinity, losses.
 
-    `head` says of which controller and by which policy. `held` says how many pods local volumes keep.
-    `most` is how many workloads, and limits, are shown, None for all; `wide` shows every domain. `idle` is why the
-    controller moves nothing: where none runs, the reasons that pass do not let a repair go on.
+    `head` names the controller and the policy. `held` says how many pods local volumes keep. `most` is how many
+    workloads, and limits, are shown, None for all; `wide` shows every domain. `idle` is why the controller moves
+    nothing: where none runs, no repair goes on even when a passing reason ends.
     """
     shown = _first_workloads(document.constraints, most)
     why_not = f"{_WHY_NOT}, BESIDES THAT {NO_CONTROLLER.upper()}" if idle == NO_CONTROLLER else _WHY_NOT
@@ -119,7 +119,7 @@ def _count_satisfied(broken: int, states: Sequence[str], noun: str) -> str:
 
 
 def _first_workloads(rows: Sequence[ReportedConstraint], most: int | None) -> Sequence[ReportedConstraint]:
-    """Return the rows of the first workloads, those that are repaired together as one."""
+    """Return the rows of the first workloads; workloads that are repaired together count as one."""
     if most is None:
         return rows
     first = list(dict.fromkeys((row.namespace, row.workloads) for row in rows))[:most]
@@ -179,7 +179,7 @@ def _causes(rows: Iterable[ReportedConstraint]) -> Iterator[str]:
 
 
 def _has_cause_line(row: ReportedConstraint) -> bool:
-    """Say whether to show the cause: it is always the same for a soft constraint, and an unknown one has no remedy."""
+    """Return whether to show the cause: a soft constraint has only one, and an unknown cause has no remedy."""
     return bool(row.cause and row.remedy) and _is_hard(row)
 
 

@@ -26,7 +26,7 @@ _LEGEND: Final = (
 )
 
 _MOST_OTHERS: Final = 2
-"""So many further domains are named whose loss a workload does not survive whole either."""
+"""Further named domains whose loss a workload does not survive whole either."""
 
 _WHILE: Final = {"silent": "while its nodes are silent", "gone": "once its Node objects are deleted"}
 """What the phases are called in a sentence."""
@@ -59,7 +59,7 @@ def resilience_text(
     most: int | None = None,
     wide: bool = False,
 ) -> str:
-    """Show the workloads at risk, the worst first; `head` says of which controller and by which policy."""
+    """Show the workloads at risk, the worst first; `head` names the controller and the policy."""
     heading = [line for text in head for line in layout.wrap(text)]
     return join_lines([*heading, *resilience_lines(document, layout, most=most, wide=wide)])
 

@@ -1,4 +1,4 @@
-"""A simulation as text: the sum of it first, then steps, worst moments, what happened when, and the report."""
+"""A simulation as text: the summary first, then steps, worst moments, what happened when, and the report."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -28,7 +28,7 @@ _SHOWN: Final = frozenset(
 
 _MOST_EVENTS: Final = 40
 _MOST_WORST: Final = 10
-"""So many rows are shown without `wide`; the rest is counted."""
+"""Up to this many rows are shown without `wide`; the rest are counted."""
 
 
 def simulation_text(document: SimulationDocument, note: str, layout: TextLayout = PLAIN, *, wide: bool = False) -> str:

@@ -58,7 +58,7 @@ _SIGNS: Final = {
 
 _MOST_REFUSED: Final = 20
 _MOST_MOVES: Final = 10
-"""So many of the last moves are shown, the newest first."""
+"""Up to this many of the last moves are shown, the newest first."""
 
 
 def status_text(status: StatusDocument, now: datetime, layout: TextLayout = PLAIN) -> str:
