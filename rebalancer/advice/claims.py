@@ -1,19 +1,21 @@
-"""How a StatefulSet is repaired that its volumes pin: whose claims would have to be given up, and in which order.
+"""How to repair a StatefulSet that its volumes pin: whose claims would have to be given up, and in which order.
 
 Problem: pods whose volumes are bound to a zone come back there, so that no eviction helps. Idea: suppose that the
-claims of the StatefulSet's templates are new, and play on the scheduler's model that some of its pods are deleted with
-their claims. A recipe is certain: whatever feasible node the scheduler picks each time, all pods are placed in the end,
-and all hard constraints are satisfied. Pods that wait with volumes of their own are always among them.
+claims of the StatefulSet's templates are new. On the scheduler's model, delete some of its pods with their claims. A
+recipe is certain: whatever feasible node the scheduler picks each time, all pods are placed in the end, and all hard
+constraints are satisfied. Pending pods with volumes of their own are always among the deleted pods.
 
-No healthy replica is given up while another is down: replicas that are not Ready are the first, in ascending order, as
-OrderedReady creates them, and where one of them has a node nothing but them is given up. Nor is anything scaled down
-then, or where a HorizontalPodAutoscaler would scale it up again. While a replica is missing there is no recipe.
+No healthy replica is given up while another is down. Replicas that are not Ready come first, in ascending order, as
+OrderedReady creates them. Where one of them has a node, only replicas that are not Ready are given up. Nor is the
+StatefulSet scaled down then, or where a HorizontalPodAutoscaler would scale it up again. While a replica is missing
+there is no recipe.
 
-Tried in this order: one to three pods, each placed before the next is deleted, the fewest and the highest ordinals
-first; then scale-downs, which delete the highest ordinals together and create them in ascending order, the smallest
-first. Example: db-0 to db-3 in zones a:3 b:1 c:0. Without db-2 and its claim c alone is feasible: 2,1,1.
+The search first tries one to three pods, each placed before the next is deleted: the fewest and the highest ordinals
+first. Then it tries scale-downs, the smallest first. A scale-down deletes the highest ordinals together and creates
+them in ascending order. Example: db-0 to db-3 in zones a:3 b:1 c:0. Without db-2 and its claim, only zone c is
+feasible: 2,1,1.
 
-Bound: `_MOST_STATES` states. Of pods in equal domains one choice is tried.
+Bound: `_MOST_STATES` states. Among pods in equal domains one choice is tried.
 """
 
 from collections.abc import Iterator, Sequence
@@ -127,7 +129,7 @@ def _down(pods: Sequence[str], one: str, several: str) -> str:
 def find_claim_recipe(
     workload: Reference, view: View, assessment: Assessment, plan: Plan
 ) -> ClaimRecipe | NoClaimRecipe | None:
-    """Return what repairs a StatefulSet that volumes of its own claims pin; None where they pin nothing."""
+    """Return what repairs a StatefulSet that the volumes of its claims pin; None where they pin nothing."""
     if not _is_pinned(workload, plan):
         return None
     for group in assessment.groups:
@@ -199,9 +201,9 @@ class _Search:
         return NoClaimRecipe()
 
     def _choices(self) -> Iterator[Sequence[Pod]]:
-        """Yield pods to delete one by one: those that are not Ready, and up to three more, the highest ordinals first.
+        """Yield pods to delete one by one: those not Ready, and up to three more, the highest ordinals first.
 
-        Of pods on nodes with equal values of the constraints' keys the highest ordinals are enough.
+        Among pods on nodes with equal values of the constraints' keys, the highest ordinals are enough.
         """
         healthy = [pod for pod in self._pods[::-1] if pod.ready]
         most = 0 if any(self._view.where(pod) is not None for pod in self._unready) else _MOST_PODS
@@ -261,7 +263,7 @@ class _Search:
 
 
 def _suppose_new_claims(view: View, given_up: set[tuple[str, str]]) -> View:
-    """Return the state in which these claims are new: without their volumes, which nobody else gets."""
+    """Return the state in which these claims are new: without their volumes, which no other pod gets."""
     snapshot = view.snapshot
     claims = tuple(
         structs.replace(claim, volume="", bound=False, selected_node="", deleted=False)

@@ -49,7 +49,7 @@ def constraints_yaml(suggestions: Iterable[SuggestedSpread]) -> str:
 def combine(suggestions: Iterable[SuggestedSpread]) -> tuple[Sequence[SuggestedSpread], Sequence[SuggestedSpread]]:
     """Return the constraints that one pod template can hold together, and the alternatives to them.
 
-    A template may have one hard constraint for each key. Of several for the same pods, the tightest enforces all.
+    A template may have one hard constraint for each key. Among several for the same pods, the tightest enforces all.
     """
     by_pods: dict[tuple[str, LabelSelector], list[SuggestedSpread]] = {}
     for suggestion in suggestions:
@@ -106,7 +106,7 @@ def constraint_for_limit(limit: EvaluatedLimit) -> SuggestedSpread | None:
 
 
 def _sufficient_skews(limit: EvaluatedLimit, pods: int, domains: int) -> Iterator[int]:
-    """Yield the values of maxSkew that guarantee a limit over so many domains, the largest first."""
+    """Yield the values of maxSkew that guarantee a limit over this many domains, the largest first."""
     if limit.max_skew is not None:
         yield limit.max_skew
     for skew in range(limit.cap if limit.cap is not None else pods, 0, -1):
