@@ -1,7 +1,8 @@
-"""Whether the API server would accept an owner's next pod: what is visible now of what it would be refused for.
+"""Whether the API server would accept an owner's next pod: the reasons for a refusal that are visible now.
 
-Of exemptions nothing can be seen. But a pod of the same template that was created after an object's last change proves
-that this object admits it; then it is not the reason of a refusal. Quotas are arithmetic, and judged by their numbers.
+Exemptions are not visible. But a pod of the same template that was created after an object's last change proves that
+this object admits it; then the object is no reason for a refusal. Quotas are arithmetic, and evaluated by their
+numbers.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,9 +24,10 @@ from rebalancer.model.workloads import Workload
 
 
 def find_refusals(owner: Workload, new: Pod, pods: Sequence[Pod], snapshot: Snapshot) -> Iterator[Refusal]:
-    """Yield why the API server would refuse the pod that replaces one of an owner's pods, as far as it can be seen.
+    """Yield why the API server would refuse the replacement of one of an owner's pods, as far as it is visible.
 
-    `new` is that pod, `pods` are the owner's. A quota refuses only if it refuses the replacement of each of them.
+    `new` is the replacement, `pods` are the owner's. A quota refuses only if it refuses the replacement of each of
+    them.
     """
     template, namespace = owner.template, snapshot.namespace.get(owner.namespace)
     if template is not None:
@@ -66,7 +68,7 @@ def _refuse_by_quotas(owner: Workload, new: Pod, pods: Sequence[Pod], snapshot: 
 
 
 def _one_of_each(pods: Sequence[Pod]) -> Sequence[Pod]:
-    """Return one pod of each that differ in what a quota counts."""
+    """Return one pod for each difference that a quota counts."""
     return list({(id(pod.requests), id(pod.requested), id(pod.spec)): pod for pod in reversed(pods)}.values())
 
 

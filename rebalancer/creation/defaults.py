@@ -20,8 +20,8 @@ DEFAULT_TOLERATIONS: Final = tuple(
 def apply_defaults(spec: PodSpec, labels: Mapping[str, str], view: View) -> PodSpec:
     """Return the spec of a pod template with the API server's defaults, as far as the snapshot has them.
 
-    Applied: the priority of its class (or of the default class), matchLabelKeys, the default tolerations. What it
-    requests is found by `next_requests`, which nodes it may use by `node_selectors`.
+    Applied: the priority of its class (or of the default class), matchLabelKeys, the default tolerations.
+    `next_requests` finds what it requests, `node_selectors` which nodes it may use.
     """
     spec = merge_label_keys(spec, labels)
     classes = view.snapshot.priority_classes

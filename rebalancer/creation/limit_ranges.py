@@ -1,4 +1,4 @@
-"""Whether the LimitRanges of a namespace admit a pod: least, most, and the ratio of limit to request.
+"""Whether the LimitRanges of a namespace admit a pod: minimum, maximum, and the ratio of limit to request.
 
 Source: `plugin/pkg/admission/limitranger/admission.go`, PodValidateLimitFunc.
 """
@@ -16,19 +16,19 @@ from rebalancer.model.requests import sum_amounts, sum_limits
 
 
 class LimitRangeViolated(Refusal):
-    """A LimitRange refuses the replacement: `amount` of a resource, None where nothing is stated, against `bound`.
-
-    `rule` is the LimitRange's: `min`, `max` or `maxLimitRequestRatio`; `bound` and `amount` of the last in thousandths.
-    `container` is "" where the pod as a whole is judged.
-    """
+    """A LimitRange refuses the replacement."""
 
     reason = Reason.CANNOT_CREATE
     name: str
     rule: str
+    """The LimitRange's rule: `min`, `max` or `maxLimitRequestRatio`."""
     resource: str
     bound: int
+    """What the rule demands; a ratio is in thousandths."""
     amount: int | None
+    """The amount that violates the bound, in the same unit; None where nothing is stated."""
     container: str = ""
+    """"" where the pod as a whole is evaluated."""
 
     def __str__(self) -> str:
         return f"LimitRange {self.name} refuses its replacement: {self.what}. Change the template or the LimitRange"

@@ -12,7 +12,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import PodTemplate
 
 _BUILT_IN: Final = frozenset({"system-cluster-critical", "system-node-critical"})
-"""Every API server makes these priority classes again."""
+"""Every API server creates these priority classes again."""
 
 
 class NamedObjectMissing(Refusal):
@@ -30,7 +30,7 @@ class NamedObjectMissing(Refusal):
 
 
 def find_missing(template: PodTemplate, namespace: str, snapshot: Snapshot) -> Iterator[NamedObjectMissing]:
-    """Yield the objects that a template names and that do not exist, of the kinds that were read.
+    """Yield the objects that a template names and that do not exist, for the kinds that were read.
 
     A file may have the service accounts of some namespaces only: each namespace has at least the account `default`.
     """

@@ -1,9 +1,9 @@
 """What the containers of an owner's next pod request.
 
-Two kinds of witnesses: the template with what admission adds today (the namespace's LimitRanges, the RuntimeClass, the
-VerticalPodAutoscaler that targets the owner), and the newest pod of the same template, which shows what webhooks do. A
-pod whose spec was changed after its creation, by a resize in place, is no witness of what its containers request, but
-of which containers are injected.
+There are two kinds of witnesses. The first is the template with what admission adds today: the namespace's LimitRanges,
+the RuntimeClass, the VerticalPodAutoscaler that targets the owner. The second is the newest pod of the same template,
+which shows what webhooks do. A pod whose spec was changed after its creation, by a resize in place, shows which
+containers are injected, but not what its containers request.
 
 Where the witnesses disagree, and nothing says which of them is right, the next pod's requests are a range.
 """
@@ -27,7 +27,7 @@ _AUTOSCALERS_WEBHOOK: Final = "vpa.k8s.io"
 
 
 class NextRequests(NamedTuple):
-    """The requests of a pod that has still to be made: at most and at least; equal where they are known."""
+    """The requests of a pod that does not exist yet: at most and at least; equal where they are known."""
 
     most: PodRequests
     least: PodRequests
@@ -58,8 +58,8 @@ def find_requests(
 def find_targets(owner: Workload, snapshot: Snapshot) -> Mapping[str, Amounts]:
     """Return what a VerticalPodAutoscaler recommends for an owner's containers, by name; empty where it changes none.
 
-    It targets the owner, or the workload above it. Of two that target one workload the first by name is taken. Where
-    the webhooks were not read, a recommendation may reach new pods, or not.
+    It targets the owner, or the workload above it. If two target one workload, the first by name is taken. Where the
+    webhooks were not read, a recommendation may or may not reach new pods.
     """
     known = snapshot.vertical_autoscalers_of
     if not known or _is_webhook_registered(snapshot) is False:
@@ -82,9 +82,9 @@ def _is_webhook_registered(snapshot: Snapshot) -> bool | None:
 
 
 def _in_order(written: PodRequests, shown: PodRequests | None) -> Sequence[ContainerRequests]:
-    """Return the containers of a template with those that the newest pod has besides: what webhooks add.
+    """Return the containers of a template, and those that webhooks add, which the newest pod has.
 
-    In the pod's order: what an init container needs depends on the sidecars before it.
+    They are in the pod's order: what an init container needs depends on the sidecars before it.
     """
     if shown is None:
         return written.containers
@@ -95,7 +95,7 @@ def _in_order(written: PodRequests, shown: PodRequests | None) -> Sequence[Conta
 
 
 def _find_overhead(template: PodTemplate, unchanged: Pod | None, snapshot: Snapshot) -> Amounts:
-    """Return the overhead that the pod's RuntimeClass has today, or else that of the newest pod."""
+    """Return the overhead that the pod's RuntimeClass has today, otherwise that of the newest pod."""
     known = snapshot.runtime_class.get(template.spec.runtime_class)
     if known is not None:
         return known.overhead
@@ -105,7 +105,7 @@ def _find_overhead(template: PodTemplate, unchanged: Pod | None, snapshot: Snaps
 
 
 class _Judge:
-    """Judges by the witnesses what each container requests, and what limits it."""
+    """Decides by the witnesses what each container requests, and what limits it."""
 
     def __init__(self, owner: Workload, unchanged: Pod | None, snapshot: Snapshot) -> None:
         self._unchanged = unchanged
@@ -119,7 +119,7 @@ class _Judge:
         """Return a container, as it is written, with the most and with the least that it may request.
 
         Where its limits are not known, they are those of the newest pod. A VerticalPodAutoscaler changes them with the
-        requests: nobody should ask for the limits of its containers.
+        requests: do not use the limits of its containers.
         """
         shown = self._shown.get(container.name)
         requests = self._weigh_all(
@@ -150,7 +150,7 @@ class _Judge:
         shown: Mapping[str, int] | None,
         target: Mapping[str, int],
     ) -> dict[str, set[int | None]]:
-        """Return of each resource the amounts that are possible; None among them: the container may say nothing."""
+        """Return the possible amounts of each resource; None among them: the container may say nothing."""
         today = {**defaults, **written}
         possible = {}
         for name in sorted({*today, *target, *(shown or ())}):
@@ -165,12 +165,12 @@ class _Judge:
     def _weigh(
         self, today: set[int | None], shown: int | None, *, is_written: bool, is_target: bool
     ) -> set[int | None]:
-        """Return which amounts of a resource are possible, of those of today and the one that the newest pod shows."""
+        """Return which amounts of a resource are possible, from today's and the newest pod's."""
         assert self._unchanged is not None
         if today == {shown} or is_target:
             return today | {shown}
         if is_written:
-            # A webhook has changed it, or, where the API server does not count versions, somebody who resized the pod.
+            # A webhook has changed it. Or, where the API server does not count versions, somebody has resized the pod.
             return {shown} if self._unchanged.generation == AS_CREATED else today | {shown}
         if today == {None}:
             return {shown}  # only a webhook can have added it
@@ -187,7 +187,7 @@ def _known(amounts: Mapping[str, int | None]) -> Amounts:
 
 
 def _least(amounts: set[int | None]) -> int | None:
-    """Return the smallest of some amounts, None if one of them is none at all."""
+    """Return the smallest amount, None if any is None."""
     known = [amount for amount in amounts if amount is not None]
     return min(known) if len(known) == len(amounts) else None
 
@@ -197,7 +197,7 @@ def _most(amounts: set[int | None]) -> int | None:
 
 
 def _defaults(ranges: Sequence[LimitRange], field: str) -> dict[str, int]:
-    """Return what the LimitRanges of a namespace give containers that say nothing; the first one decides."""
+    """Return what the LimitRanges of a namespace give containers that say nothing; the first LimitRange decides."""
     defaults: dict[str, int] = {}
     for limits in ranges:
         for item in limits.items:
@@ -207,7 +207,7 @@ def _defaults(ranges: Sequence[LimitRange], field: str) -> dict[str, int]:
 
 
 def find_last_change(ranges: Sequence[LimitRange]) -> datetime | None:
-    """Return when one of the LimitRanges was changed last, None if that of one is not known."""
+    """Return when the last of the LimitRanges was changed, None if any of these times is unknown."""
     changes = [limits.changed for limits in ranges]
     known = [moment for moment in changes if moment is not None]
     return max(known) if known and len(known) == len(changes) else None

@@ -1,8 +1,8 @@
 """The spec of an owner's next pod: its template, and what admission makes of it today.
 
-The newest pod of the template is the better source of most of it: admission has filled in priority and tolerations, and
-webhooks have had their way. Where there is none, the template itself is used with the known defaults. What may have
-changed since is judged anew: the requests (`next_requests`), and the node selector (`node_selectors`).
+The newest pod of the template is the better source for most fields: admission has filled in priority and tolerations,
+and webhooks have made their changes. Without such a pod, the template itself is used with the known defaults. What may
+have changed since is evaluated anew: the requests (`next_requests`), and the node selector (`node_selectors`).
 """
 
 from collections.abc import Sequence
@@ -42,13 +42,13 @@ class NextSpec(NamedTuple):
 
 
 def find_witness(pods: Sequence[Pod]) -> Pod | None:
-    """Return the pod of a template that shows best what admission makes of it: the newest that was not changed."""
+    """Return the pod of a template that best shows what admission makes of it: the newest that was not changed."""
     newest_first = _sort(pods)
     return next((pod for pod in newest_first if pod.generation <= AS_CREATED), next(iter(newest_first), None))
 
 
 def _sort(pods: Sequence[Pod]) -> Sequence[Pod]:
-    """Return the newest first, of equally old ones the first."""
+    """Return the newest first, and among equally old pods the first."""
     return sorted(pods, key=_CREATED, reverse=True)
 
 
@@ -112,7 +112,7 @@ def _with_requests(spec: PodSpec, scored: tuple[int, int], found: NextRequests |
 
 
 def _are_alike(pods: Sequence[Pod], template: PodTemplate | None) -> bool:
-    """Return whether pods share one spec that requests what the template does: so it is nearly everywhere."""
+    """Return whether pods share one spec that requests what the template does, as nearly everywhere."""
     if template is None or template.requested is None:
         return True
     return bool(pods) and all(pod.spec is pods[0].spec for pod in pods) and pods[0].requested == template.requested

@@ -1,7 +1,7 @@
-"""The node selectors that admission adds to a pod: of its RuntimeClass, and of annotations of its namespace.
+"""The node selectors that admission adds to a pod: from its RuntimeClass, and from annotations of its namespace.
 
-Whether the API server has the plugin PodNodeSelector, or OpenShift's, only the pods of a namespace with such an
-annotation say: they have its labels in their selectors, or they have not.
+Only the pods of a namespace with such an annotation show whether the API server has the plugin PodNodeSelector, or
+OpenShift's: either they have its labels in their selectors, or they have not.
 """
 
 from collections.abc import Iterator, Mapping
@@ -35,8 +35,8 @@ def find_selectors(namespace: Namespace | None) -> Iterator[tuple[str, Mapping[s
 def heeds(annotation: str, snapshot: Snapshot) -> Plugin:
     """Return whether the API server heeds an annotation, by the pods of all namespaces that have it.
 
-    A pod that was created before the annotation was last changed says nothing against it, and one whose template has
-    these labels itself nothing at all.
+    A pod that was created before the annotation was last changed is no evidence against it. A pod whose template has
+    these labels itself is no evidence at all.
     """
     verdict = Plugin.UNKNOWN
     for namespace in snapshot.namespaces:
@@ -44,7 +44,7 @@ def heeds(annotation: str, snapshot: Snapshot) -> Plugin:
         if not wanted:
             continue
         for pod in snapshot.pods_in.get(namespace.name, ()):
-            if pod.owner is None or pod.owner.kind == "DaemonSet":  # DaemonSets pods are checked, and not changed
+            if pod.owner is None or pod.owner.kind == "DaemonSet":  # Pods of DaemonSets are checked, and not changed.
                 continue
             written = _written_selector(pod, snapshot)
             if wanted.items() <= written.items():
@@ -62,6 +62,6 @@ def _written_selector(pod: Pod, snapshot: Snapshot) -> Mapping[str, str]:
 
 
 def _read_labels(text: str) -> dict[str, str]:
-    """Read `key=value,key=value`, as `labels.ConvertSelectorToLabelsMap` does; what is none of that is left out."""
+    """Read `key=value,key=value`, as `labels.ConvertSelectorToLabelsMap` does; anything else is left out."""
     pairs = (part.partition("=") for part in text.split(","))
     return {key.strip(): value.strip() for key, sign, value in pairs if sign}

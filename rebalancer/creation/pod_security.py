@@ -1,7 +1,7 @@
 """Whether the level of Pod Security that a namespace enforces admits a template.
 
-Of a namespace without the label, and of exemptions, nothing can be said: the API server has defaults of its own.
-Source: `k8s.io/pod-security-admission/api/helpers.go`, PolicyToEvaluate.
+Nothing can be said of a namespace without the label, or of exemptions: the API server has defaults of its own. Source:
+`k8s.io/pod-security-admission/api/helpers.go`, PolicyToEvaluate.
 """
 
 from typing import Final

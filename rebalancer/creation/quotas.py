@@ -1,11 +1,11 @@
 """Whether the quotas of a namespace admit a replacement, after the evicted pod's usage has been returned.
 
-A quota judges by its status, resource by resource, only those that the new pod uses. What it does not say is when the
-usage of the evicted pod is returned: once the pod is gone, or at the end of its grace period. Until then the owner's
-controller tries again; here it has been returned.
+A quota decides by its status, for each resource that the new pod uses. It does not say when the usage of the evicted
+pod is returned: once the pod is gone, or at the end of its grace period. Until then the owner's controller tries again;
+here it has been returned.
 
-Source: `pkg/quota/v1/evaluator/core/pods.go`, `staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota`; of
-OpenShift's ClusterResourceQuota the same over all of its namespaces together.
+Source: `pkg/quota/v1/evaluator/core/pods.go`, `staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota`;
+OpenShift's ClusterResourceQuota works alike over all of its namespaces together.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ _COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
 _MUST_BE_WRITTEN: Final = frozenset(
     f"{prefix}{name}" for name in ("cpu", "memory") for prefix in ("", "requests.", "limits.")
 )
-"""Where a quota tracks one of these, every container has to say it (`validationSet`)."""
+"""Where a quota tracks one of these, every container has to state it (`validationSet`)."""
 
 
 class QuotaExceeded(Refusal):
@@ -62,7 +62,7 @@ class QuotaExceeded(Refusal):
 
 
 class QuotaNeedsRequests(Refusal):
-    """A quota refuses pods of which a container does not say how much of a resource it needs."""
+    """A quota refuses pods with a container that does not say how much of a resource it needs."""
 
     reason = Reason.CANNOT_CREATE
     quota: str
@@ -77,7 +77,7 @@ class QuotaNeedsRequests(Refusal):
 
 
 class Charge(NamedTuple):
-    """What one replacement changes in a quota: of a resource, what the evicted pod returns and the new one needs."""
+    """What one replacement changes in a quota: for one resource, what the evicted pod returns and the new pod needs."""
 
     resource: str
     returned: int
@@ -117,7 +117,7 @@ def find_charges(quota: Quota, evicted: Pod, new: Pod) -> Sequence[Charge]:
 
 
 def refuse_by(quota: Quota, charges: Sequence[Charge], planned: Mapping[str, int]) -> QuotaExceeded | None:
-    """Return why a quota would not admit a replacement after what is planned already, by resource, or None."""
+    """Return why a quota would not admit a replacement beside what is already planned by resource, or None."""
     hard, used = dict(quota.hard), dict(quota.used)
     for charge in charges:
         before = used.get(charge.resource, 0)

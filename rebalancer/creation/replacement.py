@@ -1,7 +1,7 @@
-"""The pod that an owner would create in place of one that is evicted.
+"""The pod that an owner would create in place of an evicted pod.
 
-It is made from the owner's current template, not from the evicted pod; from an older one only where the partition of a
-StatefulSet says so. Its spec is `next_spec.make_next`.
+It is made from the owner's current template, not from the evicted pod. It is made from an older template only where the
+partition of a StatefulSet says so. Its spec is `next_spec.make_next`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,16 +24,16 @@ from rebalancer.scheduling.view import View
 _CREATED: Final = attrgetter("created")
 
 QUEUE_LABELS: Final = ("kueue.x-k8s.io/managed", "kueue.x-k8s.io/queue-name")
-"""Labels of pods that a queueing system manages: its webhook gates each of them until there is quota."""
+"""Labels of pods that a queueing system manages: its webhook gates each pod until there is quota."""
 NODE_LABELS: Final = frozenset({ZONE, REGION})
 REPLACING_KINDS: Final = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})
 """Kinds that create a new pod for an evicted one, on any node where it fits."""
 
 
 def replacement(pod: Pod, view: View) -> Pod | Unpredictable:
-    """Return the pod that would replace this one after its eviction, without a node; or why that is not known.
+    """Return the pod that would replace this pod after its eviction, without a node; or why that is not known.
 
-    A ReplicaSet creates it at once, while the old pod is still terminating; a StatefulSet's has the old pod's name and
+    A ReplicaSet creates it at once, while the old pod is still terminating. A StatefulSet's has the old pod's name and
     claims and is created only after the old pod is deleted. The caller chooses the state in which it is scheduled
     (`View.terminating`, `View.without`).
     """
@@ -108,14 +108,14 @@ def _template_for(pod: Pod, owner: Workload) -> PodTemplate | None:
 
 
 def _live_pods_of(pod: Pod, owner: Workload, template: PodTemplate | None, revision: str, view: View) -> Sequence[Pod]:
-    """Return live pods of the replacement's template, one of each run of equal ones: this one first if it is of them.
+    """Return live pods of the replacement's template, one of each run of equal pods; this pod first if it matches.
 
     It is the newest of a run, and where that was changed after its creation, the newest that was not.
     """
     first = [pod] if not pod.finished and is_of_template(pod, template, revision) else []
     if owner.keeps_pods:
         return first
-    # A plan of a StatefulSet of 2,000 pods with claims takes 170 times as long where each pod looks at all of them.
+    # A plan of a StatefulSet of 2,000 pods with claims takes 170 times as long where each pod compares all of them.
     newest = view.memo(
         ("newest", owner.uid, revision, template is None),
         lambda: tuple(_find_newest(view.snapshot.runs_of.get(owner.uid, ()), template, revision)),
@@ -156,7 +156,7 @@ def is_of_template(pod: Pod, template: PodTemplate | None, revision: str) -> boo
 def check_template(template: PodTemplate | None) -> Unpredictable | None:
     """Say whether the API server would refuse the pods of a template that it accepted.
 
-    It does where a key is in the selector and in `matchLabelKeys`, and the pod carries the label.
+    It refuses them where a key is in the selector and in `matchLabelKeys`, and the pod carries the label.
     """
     for constraint in template.spec.spread if template is not None else ():
         if not constraint.match_label_keys:
@@ -178,8 +178,8 @@ def check_template(template: PodTemplate | None) -> Unpredictable | None:
 def _make_labels(written: Labels, pod: Pod, owner: Workload, revision: str) -> Labels:
     """Return the labels of the new pod: the template's, and what the owner itself adds.
 
-    Not those of a live pod, where the template is known: it has roles that were set at run time, and the zone and
-    region of its node, which the API server adds to a pod when it is bound (1.35 and newer).
+    A live pod's labels are not used where the template is known. They include roles that were set at run time, and the
+    zone and region of its node, which the API server adds when it binds a pod (1.35 and newer).
     """
     labels = written
     if not NODE_LABELS.isdisjoint(written):

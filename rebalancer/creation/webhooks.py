@@ -1,7 +1,7 @@
 """Webhooks that must answer when a pod is created or evicted, and cannot: their Service has no ready endpoint.
 
-What a webhook would answer is not known. Whether it is asked is, where nothing but selectors decides: match conditions
-are expressions, and of webhooks with one nothing is said.
+What a webhook would answer is not known. Whether the API server calls it is known where nothing but selectors decides.
+Match conditions are expressions; nothing is said of webhooks that have one.
 
 Source: `staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook` (generic, predicates).
 """
@@ -43,16 +43,19 @@ class EvictionWebhookUnreachable(WebhookUnreachable):
 
 
 def find_unreachable(namespace: str, labels: Mapping[str, str], snapshot: Snapshot) -> Iterator[WebhookUnreachable]:
-    """Yield the webhooks that would be asked about a pod with these labels, must answer, and cannot."""
+    """Yield the webhooks that the API server would call for a pod with these labels, and that cannot answer.
+
+    Only webhooks whose failure refuses the pod are among them.
+    """
     for hook in snapshot.demanding_webhooks:
         if not hook.of_evictions and _is_asked(hook, namespace, labels, snapshot):
             yield from _judge(hook, snapshot)
 
 
 def find_unreachable_of_evictions(namespace: str, snapshot: Snapshot) -> Iterator[EvictionWebhookUnreachable]:
-    """Yield the webhooks that would be asked about evictions in a namespace, must answer, and cannot.
+    """Yield the webhooks that the API server would call for evictions in a namespace, and that cannot answer.
 
-    What they would be asked about is the Eviction, which has no labels.
+    Their object is the Eviction, which has no labels.
     """
     for hook in snapshot.demanding_webhooks:
         if hook.of_evictions and _is_asked(hook, namespace, NO_LABELS, snapshot):
@@ -66,10 +69,10 @@ def _judge(hook: PodWebhook, snapshot: Snapshot) -> Iterator[WebhookUnreachable]
     services = snapshot.services_in.get(place, ())
     exists = any(service.name == name for service in services)
     kind = "MutatingWebhookConfiguration" if hook.mutating else "ValidatingWebhookConfiguration"
-    # Of a namespace without any Service it is not known whether they were read: a file may be of one namespace.
+    # If a namespace has no Service at all, it is not known whether they were read: a file may hold one namespace.
     is_read = bool(services) or (bool(snapshot.namespaces) and place not in snapshot.namespace)
     missing = not exists and is_read and "Service" not in snapshot.unknown and snapshot.covers(place)
-    # A Service with a selector has an empty slice at least; without any, the API server may reach it otherwise.
+    # A Service with a selector has at least an empty slice. Without a slice, the API server may reach it otherwise.
     if missing or snapshot.ready_endpoints.get(hook.service) == 0:
         yield WebhookUnreachable(f"{kind} {hook.configuration}", hook.name, f"{place}/{name}", not missing)
 
