@@ -1,8 +1,8 @@
 """A process that computes the worst losses of one snapshot and ends: `python -m rebalancer.resilience`.
 
-Standard input has what is asked, standard output gets the answer; `controller.resilience` is at the other end. It takes
-processor time only where nothing else wants it, and fails rather than take the memory that its parent may need: where
-a container is out of memory, the kernel ends all of its processes.
+Standard input holds the question, standard output gets the answer; `controller.resilience` is at the other end. The
+process takes processor time only where nothing else wants it. It fails rather than take the memory that its parent may
+need: where a container is out of memory, the kernel ends all of its processes.
 """
 
 import gc
@@ -49,7 +49,7 @@ def compute(question: Question) -> Answer:
 
 
 def _limit_memory(cgroup: Path) -> None:
-    """Bound the memory of this process by what its container has left; without a bound of that, by nothing."""
+    """Bound the memory of this process by what its container has left; without a container limit there is no bound."""
     with suppress(OSError, ValueError):  # no cgroups of version 2, or "max"
         most, used = (int((cgroup / name).read_text()) for name in ("memory.max", "memory.current"))
         cached = _read_cached((cgroup / "memory.stat").read_text())
@@ -58,7 +58,7 @@ def _limit_memory(cgroup: Path) -> None:
 
 
 def _read_cached(stat: str) -> int:
-    """Return the bytes of files that the kernel has in memory and drops when it needs some."""
+    """Return the bytes of files that the kernel has in memory and drops when it needs memory."""
     fields = dict(line.split() for line in stat.splitlines())
     return int(fields["inactive_file"]) + int(fields["active_file"])
 

@@ -1,13 +1,13 @@
 """How many pods of each service run once a loss has settled, whatever kube-scheduler chooses: proved bounds.
 
 Problem: pods that lost their node compete for what is left, in an order and with ties that nobody knows. Idea: every
-state that can be reached satisfies some inequalities, all services jointly. Some sums of these bound most services of a
-large cluster at once (`room`, `takers`). What they leave open are two integer programs for each service: the fewest and
-the most of its pods over all that satisfies the inequalities, whose dual bounds hold even where they are not solved to
-the end.
+reachable state satisfies some inequalities, all services jointly. Some sums of these bound most services of a large
+cluster at once (`room`, `takers`). For what they leave open there are two integer programs for each service: the fewest
+and the most of its pods over all states that satisfy the inequalities. Their dual bounds hold even where they are not
+solved to the end.
 
-Example: 4, 4 and 4 pods, maxSkew 1, the third zone is silent. At first its pods still count, so that the first zone
-may take one (4 + 1 <= 1 + 4); but that replaces a pod that was deleted (4 + 1 > 1 + 3). So 8 of 12 are left.
+Example: 4, 4 and 4 pods, maxSkew 1, the third zone is silent. At first its pods still count, so that the first zone may
+take one (4 + 1 <= 1 + 4); but that replaces a pod that was deleted (4 + 1 > 1 + 3). So 8 of 12 are left.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -30,7 +30,7 @@ __all__ = ["Bounds", "DependsOnPods", "PreemptionDecides", "find_bounds", "find_
 _LIMITS: Final = SearchLimits()
 
 Asked = Callable[[Service], bool]
-"""Whether somebody asks for the bounds of a service."""
+"""Whether the bounds of a service are requested."""
 
 
 class PreemptionDecides(Fact):
@@ -51,10 +51,10 @@ class Bounds(NamedTuple):
 
 
 def find_guarantees(loss: Loss, only: Collection[int] | None = None) -> Sequence[int]:
-    """Return how many pods of each service are guaranteed: what `find_bounds` does, without what is possible.
+    """Return how many pods of each service are guaranteed: as `find_bounds` does, without what is possible.
 
-    With `only` those of other services are what is trivial, unless pods may preempt others: then all bounds depend on
-    each other.
+    With `only`, other services get trivial bounds, unless pods may preempt others: then all bounds depend on each
+    other.
     """
     competition = Competition(loss)
     if _may_preempt(competition):
@@ -78,7 +78,7 @@ def find_most(loss: Loss) -> Sequence[int]:
 def find_bounds(
     loss: Loss, work: int = _LIMITS.solve_work, sizes: Sizes = SIZES, asked: Asked | None = None
 ) -> Sequence[Bounds]:
-    """Return the bounds of each service of a loss, in their order; of those that are not asked for, perhaps looser."""
+    """Return the bounds of each service of a loss, in their order; bounds that are not requested may be looser."""
     competition = Competition(loss)
     found = _bound_all(competition, work, sizes, None if _may_preempt(competition) else asked)
     preemptor = _find_preemptor(competition, found)
@@ -98,7 +98,7 @@ def find_bounds(
 def _bound_preempting(
     number: int, whole: Competition, above: Competition, at: int, found: Bounds, reason: Fact
 ) -> Bounds:
-    """Return the bounds of a service that no pod preempts, by what it is without pods of lower priority."""
+    """Return the bounds of a service that no pod preempts, by its bounds without pods of lower priority."""
     service = whole.services[number]
     if not service.pending:
         return found
@@ -115,9 +115,9 @@ def _bound_all(
     asked: Asked | None = None,
     only: Collection[int] | None = None,
 ) -> Sequence[Bounds]:
-    """Return the bounds of each service: of those that are not asked for by sums alone.
+    """Return the bounds of each service; bounds that are not requested come from sums alone.
 
-    With `only` just these are bounded, and their `possible` by sums alone.
+    With `only`, programs bound these services alone, and their `possible` comes from sums.
     """
     if not competition.active:
         return [Bounds(service.bound, service.bound, service.unknown) for service in competition.services]
@@ -150,8 +150,8 @@ def _bound(number: int, service: Service, takers: Takers, programs: Programs | N
 def _find_preemptor(competition: Competition, found: Sequence[Bounds]) -> tuple[int, Fact] | None:
     """Return the highest priority of a service that may preempt others, None where none ever does.
 
-    One whose pods all find a node, however many others stand on it first, and that no rule closes for a time, never
-    fails to be scheduled.
+    A service never fails to be scheduled if all its pods find a node, however many other pods are placed first, and no
+    rule closes that node for a time.
     """
     if not _may_preempt(competition):
         return None

@@ -1,8 +1,8 @@
-"""Changes that are tried: other fields of a workload's constraints, and nodes more; and a loss with them.
+"""Changes to try: other fields of a workload's constraints, and additional nodes; and a loss with them.
 
-After the rollout that a patch starts, all pods of the workload have the new constraint. They are taken to be where they
-are now: who runs keeps its node whatever its own constraint says, so that the loss is the same with other next pods.
-Where a rollout puts pods is not known, and a patch is verified after it.
+After the rollout that a patch starts, all pods of the workload have the new constraint. The model leaves them where
+they are: a running pod keeps its node whatever its own constraint says, so that only the next pods change the loss.
+Where a rollout puts pods is not known; verify a patch after it.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -22,7 +22,7 @@ from rebalancer.scheduling.feasibility import admissible
 from rebalancer.scheduling.view import View
 
 _KINDS_OF_NODES: Final = 12
-"""Of so many kinds of nodes some are added: those that there are most of."""
+"""Nodes are added of up to this many kinds: the most frequent kinds."""
 
 
 class ChangedConstraint(Struct, frozen=True, kw_only=True, gc=False):
@@ -46,20 +46,20 @@ class ChangedConstraint(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class MoreNodes(Struct, frozen=True, kw_only=True, gc=False):
-    """So many nodes more like the one that is named `like`."""
+    """This many additional nodes like the node named `like`."""
 
     number: int
     like: str
 
 
 class Change(Struct, frozen=True, kw_only=True, gc=False):
-    """Constraints that change, and nodes more."""
+    """Constraints that change, and additional nodes."""
 
     constraints: tuple[ChangedConstraint, ...] = ()
     nodes: tuple[MoreNodes, ...] = ()
 
     def change_spec(self, spec: PodSpec) -> PodSpec:
-        """Return a spec with the changed constraints; others than those of the template stay."""
+        """Return a spec with the changed constraints; constraints that are not the template's stay."""
         spread = list(spec.spread)
         for one in self.constraints:
             if one.index < len(spread) and spread[one.index].topology_key == one.key:
@@ -79,7 +79,7 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
         return replace(loss, services=tuple(services))
 
     def change_view(self, view: View) -> View:
-        """Return the state with the nodes more, each with the pods of DaemonSets that it would have."""
+        """Return the state with the additional nodes, each with the pods of DaemonSets that it would have."""
         if not self.nodes:
             return view
         snapshot, nodes, pods = view.snapshot, list[Node](), list[Pod]()
@@ -102,7 +102,7 @@ def find_template(workload: Reference, view: View) -> tuple[Workload, PodTemplat
 
 
 def find_changeable(template: PodTemplate, sample: Pod) -> Iterator[ChangedConstraint]:
-    """Yield the hard constraints of a template that its next pod has at the same place, unchanged."""
+    """Yield the hard constraints of a template that its next pod has at the same index, unchanged."""
     for index, (written, made) in enumerate(zip(template.spec.spread, sample.spec.spread, strict=False)):
         hard = written.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
         if hard and written.topology_key == made.topology_key:
@@ -112,8 +112,9 @@ def find_changeable(template: PodTemplate, sample: Pod) -> Iterator[ChangedConst
 def find_kinds_of_nodes(sample: Pod, view: View, key: str) -> Sequence[tuple[str, ...]]:
     """Return where nodes may be added: one node of each kind that admits a pod, or those of all domains of a key.
 
-    Nodes of a kind have the same labels, but for their names, taints and resources. Nodes that are not Ready, cordoned
-    or about to leave are of none. The kinds of most nodes come first; those that differ in the key alone are together.
+    Nodes of a kind have equal labels, but for their names, and equal taints and resources. Nodes that are not Ready,
+    cordoned or about to leave belong to no kind. The kinds with the most nodes come first; kinds that differ in the key
+    alone are together.
     """
     kinds: dict[tuple[object, str | None], list[str]] = {}
     for name in sorted(admissible(sample, view)):
@@ -134,7 +135,7 @@ def find_kinds_of_nodes(sample: Pod, view: View, key: str) -> Sequence[tuple[str
 
 
 def is_shared(key: str, view: View) -> bool:
-    """Return whether a label has other values than the nodes' names, so that a further node of a kind has none anew."""
+    """Return whether a label's values are not the nodes' names, so that another node of a kind adds no value."""
     by_name = view.nodes.by_name
     return any(value not in _own_names(by_name[name]) for name, value in view.nodes.values(key).items())
 

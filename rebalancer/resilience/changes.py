@@ -1,16 +1,18 @@
 """The cheapest change of each kind after which a workload is whole for certain, whichever domain is lost.
 
-Problem: which constraint to loosen, how far, or how many nodes to add. Idea: try changes of a kind, the cheapest first,
-and bound each loss with the change anew (`bounds`), the one first that refuted the last. The first change that holds is
-the cheapest that does: no order of the bounds in maxSkew or in nodes is assumed. It holds where the workload keeps all
-its pods after every loss, and no other workload has a lower guarantee than before. Nodes that are silent already are
-taken to stay so, and their pods to be replaced (`settled`): otherwise nothing were certain of these.
+Problem: which constraint to loosen, how far, or how many nodes to add. Idea: try changes of a kind, the cheapest first.
+Bound each loss with the change anew (`bounds`), beginning with the loss that refuted the last change. The first change
+that holds is the cheapest that does: no order of the bounds in maxSkew or in nodes is assumed. A change holds if the
+workload keeps all its pods after every loss, and no other workload has a lower guarantee than before. Nodes that are
+silent already are taken to stay so, and their pods to be replaced (`settled`): otherwise nothing would be certain of
+these pods.
 
 Example: 4, 4 and 4 pods, maxSkew 1, the third zone silent. With nodeTaintsPolicy: Honor the lost zone is no domain; or
-maxSkew 6 lets 6 and 6 stand beside 0. Two kinds together are tried only if none alone holds.
+maxSkew 6 allows 6 and 6 beside 0. Two kinds together are tried only if neither holds alone.
 
-Cost: a loss of 150,000 pods is bounded in half a second for one workload and in two for all, so that a search takes
-30 s there, and mostly less than 1 s in clusters of some nodes. It ends after so much work, and then that is said.
+Cost: bounding a loss of 150,000 pods takes half a second for one workload and two seconds for all. So a search takes 30
+s there, and mostly less than 1 s in small clusters. Its work is limited, and the answer says when the limit was
+reached.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -43,21 +45,21 @@ from rebalancer.resilience.settled import Settled, settle
 from rebalancer.scheduling.view import View
 
 MOST_NODES: Final = 10
-"""So many nodes more are tried."""
+"""Up to this many additional nodes are tried."""
 
 _MORE_SKEW: Final = 4
-"""So far above the least sum that counts allow maxSkew is tried."""
+"""maxSkew is tried up to this far above the least sum that counts allow."""
 
 _WORK: Final = 3_000
-"""How many losses may be made or bounded for a workload that is named; one counts again for `_SIZE` pods and nodes."""
+"""Losses made or bounded at most for a named workload; a loss counts once more for each `_SIZE` pods and nodes."""
 
 _WORK_OF_ALL: Final = 400
-"""The same of all workloads together where none is named."""
+"""The same limit for all workloads together where none is named."""
 
 _SIZE: Final = 5_000
 
 _MOST_WORKLOADS: Final = 10
-"""Of so many workloads changes are searched for where none is named, and that in clusters up to `_LARGEST` alone."""
+"""Where none is named, changes are searched for up to this many workloads, in clusters up to `_LARGEST` alone."""
 
 _LARGEST: Final = 20_000
 """Pods and nodes."""
@@ -67,10 +69,11 @@ Place = tuple[str, str, Phase]
 
 
 class Changes(Struct, frozen=True, kw_only=True, gc=False):
-    """The cheapest change of each kind that holds; `complete`: all were tried. `group` is that of the kind.
+    """The cheapest change of each kind that holds.
 
     A change of nothing is the only one where none is needed once the pods of the `silent` nodes are replaced.
-    `obstacle` is why no change was tried, None where some were.
+    `complete`: all changes were tried. `group` is the kind's group. `obstacle` is why no change was tried, None where
+    some were.
     """
 
     workload: Reference
@@ -82,13 +85,13 @@ class Changes(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class WorkDoneError(Exception):
-    """As much was tried as may be for one workload."""
+    """The work limit of one workload is reached."""
 
 
 def find_all_changes(
     view: View, keys: Sequence[str], phases: Sequence[Phase], losses: Iterable[LostDomain], *, named: bool
 ) -> tuple[Sequence[Changes], int]:
-    """Return the changes of the workloads at risk, the worst first, and of how many they were not searched for.
+    """Return the changes of the workloads at risk, the worst first, and how many workloads were not searched.
 
     `named`: somebody has asked for these workloads alone.
     """
@@ -189,7 +192,7 @@ class _Trials:
                 yield self.lose(place, change)
 
     def find_obstacle(self) -> Fact | None:
-        """Return why no change helps: pods that are not replaced, or of which no bound says anything."""
+        """Return why no change helps: pods are not replaced, or no bound counts them."""
         for loss in self.lose_failed(Change()):
             own = [number for number, one in enumerate(loss.services) if one.workload == self.workload]
             services = [loss.services[number] for number in own]
@@ -213,7 +216,7 @@ class _Trials:
         return all(self._is_no_worse(place, change) for place in places)
 
     def _rank(self, place: Place) -> tuple[bool, bool]:
-        """Return a key by which losses that refute most come first."""
+        """Return a key that sorts first the losses that refute most."""
         return place != self._refuting, place not in self._failed
 
     def _is_whole(self, place: Place, change: Change) -> bool:
@@ -223,14 +226,14 @@ class _Trials:
         return kept[self.workload] >= wanted[self.workload]
 
     def _is_no_worse(self, place: Place, change: Change) -> bool:
-        """Return whether all workloads keep what they do without the change, and this one all."""
+        """Return whether all workloads keep what they do without the change, and this workload all."""
         loss = self.lose(place, change)
         kept, wanted = self._bound(loss), _sum_wanted(loss)
         least = {**self._keep_unchanged(place), self.workload: wanted[self.workload]}
         return all(kept[one] >= min(least.get(one, 0), wanted[one]) for one in wanted)
 
     def _keep_unchanged(self, place: Place) -> Mapping[Reference, int]:
-        """Return what is guaranteed to all workloads as it is, for the searches of all of them."""
+        """Return what is guaranteed to all workloads without a change, shared by the searches of all of them."""
         key, value, phase = place
         nodes = self.view.nodes.groups(key).get(value)
         if nodes is None:
@@ -279,7 +282,7 @@ class _Search:
         self._nodes = _count_nodes(find_kinds_of_nodes(sample, trials.view, keys[0] if keys else ""))
 
     def find_cheapest(self) -> Iterator[Change]:
-        """Yield the first change of each kind that holds; of two kinds together only if none holds alone."""
+        """Yield the first change of each kind that holds; two kinds together only if neither holds alone."""
         is_found = False
         for change in self._find_first([self._honoring(), self._with_skews(Change()), self._with_nodes([Change()])]):
             yield change
@@ -295,13 +298,13 @@ class _Search:
                 yield change
 
     def _honoring(self) -> Iterator[Change]:
-        """Yield changes to nodeTaintsPolicy: Honor: of few constraints before those of more."""
+        """Yield changes to nodeTaintsPolicy: Honor, those of few constraints first."""
         for many in range(1, len(self._ignoring) + 1):
             for chosen in combinations(self._ignoring, many):
                 yield Change(constraints=tuple(structs.replace(one, honor=True) for one in chosen))
 
     def _with_skews(self, change: Change, more: int = _MORE_SKEW) -> Iterator[Change]:
-        """Yield a change with larger values of maxSkew, the least sum first, from the least that counts allow."""
+        """Yield changes with larger values of maxSkew, the least sum first, from the least that counts allow."""
         least = [self._find_least(one, change) for one in self._constraints]
         for total in range(more + 1):
             for added in _split(total, len(least)):
@@ -316,7 +319,7 @@ class _Search:
     def _is_closed(self, change: Change) -> bool:
         """Return whether no nodes help beside a change: counts alone refute it where a domain of their key is lost.
 
-        A further node is in a domain that is there, and is lost with it.
+        An additional node is in a domain that exists, and is lost with it.
         """
         shared = [one for one in self._constraints if is_shared(one.key, self._trials.view)]
         return any(self._find_least(one, change, one.key) > self._skews[one.index] for one in shared)
@@ -330,7 +333,7 @@ class _Search:
         return structs.replace(change, constraints=tuple(changed[index] for index in sorted(changed)))
 
     def _with_nodes(self, changes: Sequence[Change]) -> Iterator[Change]:
-        """Yield changes with nodes more, the fewest first."""
+        """Yield changes with additional nodes, the fewest first."""
         opened = [change for change in changes if not self._is_closed(change)]
         for nodes in self._nodes if opened else ():
             for change in opened:
@@ -342,7 +345,7 @@ class _Search:
 
 
 def _split(total: int, parts: int) -> Iterator[tuple[int, ...]]:
-    """Yield the ways to write a number as a sum of so many others."""
+    """Yield the ways to write a number as a sum of this many others."""
     if parts == 1:
         yield (total,)
     for first in range(total + 1) if parts > 1 else ():
@@ -351,7 +354,7 @@ def _split(total: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 def _count_nodes(kinds: Sequence[Sequence[str]]) -> Sequence[tuple[MoreNodes, ...]]:
-    """Return which nodes may be added, the fewest first: all of one kind, or as many in each of some domains."""
+    """Return which nodes may be added, the fewest first: all of one kind, or equally many in each of some domains."""
     more = [
         tuple(MoreNodes(number=number, like=like) for like in kind)
         for kind in kinds

@@ -1,8 +1,8 @@
-"""What it costs a service in pods of its own to close a domain of a rule of its own: sums, whatever others do.
+"""How many of its own pods a service needs to close a domain of one of its rules: sums, whatever others do.
 
-Where a service is blocked with fewer pods placed than it lacks, each node for them lacks a resource, or one of its
-rules closes it. To close a domain that a constraint spreads over takes so many pods that its count is maxSkew above
-the least one; anti-affinity and host ports take one.
+A service may be blocked with fewer pods placed than it lacks. Then each node for them lacks a resource, or one of its
+rules closes it. Closing a domain of a spread constraint takes enough pods to bring its count maxSkew above the least
+count; anti-affinity and host ports take one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +13,7 @@ from rebalancer.resilience.rules import Rule
 
 
 class Closing(NamedTuple):
-    """How many pods close a domain of a key: those that differ, and all others, None where none can."""
+    """How many pods close a domain of a key: the domains that differ, and all others; None where no number does."""
 
     key: str
     costs: Mapping[str, int]

@@ -1,7 +1,7 @@
-"""What evictions change in what is left of the workloads that they move, when a domain is lost.
+"""How evictions change what is left of the workloads that they move, when a domain is lost.
 
-A workload has many losses, before and after. Two are said: the worst of those before, and the worst of those after,
-which mostly are one. So neither what is gained nor what remains, or gets worse, is left out.
+A workload has many losses, before and after. Two are reported: the worst of those before, and the worst of those after,
+which are mostly the same loss. So neither what is gained nor what remains, or gets worse, is left out.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,14 +22,14 @@ from rebalancer.scheduling.view import View
 
 MOST_PODS: Final = 5_000
 MOST_EVICTIONS: Final = 500
-"""Of more it is not computed: it takes two seconds of these, of a plan that was made in a fifth of one."""
+"""Above this many the effect is not computed: it would take 2 s for a plan that was made in 0.2 s."""
 
 MOST_ZONES: Final = 10
-"""The same of zones: each is lost for itself."""
+"""The same limit for zones: each is lost by itself."""
 
 
 class TooManyToCompare(Fact):
-    """The cluster, or the plan, is too large for numbers that come with something else."""
+    """The cluster, or the plan, is too large for numbers that are shown beside something else."""
 
     what: str
     number: int
@@ -40,7 +40,7 @@ class TooManyToCompare(Fact):
 
 
 class LandingsUnknown(Fact):
-    """Where the replacements go cannot be played."""
+    """Where the replacements go cannot be predicted."""
 
     def __str__(self) -> str:
         return "where the replacements will be placed is not known"
@@ -93,7 +93,7 @@ def find_effect(view: View, fates: Fates, sizes: Sizes = SIZES) -> Effect:
 def compare_losses(before: View, after: View, workloads: Collection[Reference], sizes: Sizes = SIZES) -> Effect:
     """Return what has changed in the losses of zones that both states have, for these workloads.
 
-    Where a state is too large for its programs, what sums say is no measure of a change.
+    If a state is too large for its programs, its sums are no measure of a change.
     """
     pods = max(len(before.snapshot.pods), len(after.snapshot.pods))
     if not workloads:
@@ -124,7 +124,7 @@ def _is_loose(row: Remaining) -> bool:
 
 
 def _join(before: LostDomain, after: LostDomain) -> Iterator[ChangedLoss]:
-    """Yield the loss of a domain for each workload; one without a row is whole after it."""
+    """Yield the loss of a domain for each workload; a workload without a row is whole after it."""
     once, then = _by_workload(before.rows), _by_workload(after.rows)
     for workload in {**once, **then}:
         wanted = (then.get(workload) or once[workload]).wanted

@@ -28,12 +28,12 @@ _NOWHERE: Final = frozenset[str]()
 
 
 class Competition:
-    """The services of a loss, by number: those with pods to place are `active`.
+    """The services of a loss, by number: `active` services have pods to place.
 
-    `requests` are in the order of `resources`, as is what each node has left in `free`; without the scheduler's filter
-    there are no resources. `places` holds the nodes that each service's pods may be placed on at any moment, and
-    perhaps others; `creatable` counts those that a node could take. `unknown` says what of a service no bound from
-    below counts.
+    `requests` are in the order of `resources`, and so are the free amounts of each node in `free`. Without the
+    scheduler's filter there are no resources. `places` holds the nodes where each service's pods may be placed at any
+    moment, and perhaps others. `creatable` counts the pods that a node could take. `unknown` says which pods of a
+    service no bound from below counts.
     """
 
     def __init__(self, loss: Loss) -> None:
@@ -87,8 +87,8 @@ class Competition:
         return self._sets[known]
 
     def _drop_rules_that_count_left(self) -> Mapping[int, Fact]:
-        """Leave out the rules of services that count pods which may stay, or not: no bound is made of either."""
-        # One of each that rules can tell apart: of a DaemonSet there is a pod on every node.
+        """Leave out the rules that count pods which may stay, or may not: a rule has a bound for neither case."""
+        # One pod of each kind that rules can tell apart: a DaemonSet has a pod on every node.
         there = {(pod.namespace, pod.labels): pod for pod in self.loss.left_there}.values()
         found: dict[int, Fact] = {}
         for number in self.active if there else ():
@@ -116,7 +116,7 @@ class Competition:
             )
 
     def _find_dependence(self, number: int, repelling: Mapping[int, Fact]) -> Fact | None:
-        """Return what of a service's pods no bound from below counts."""
+        """Return which pods of a service no bound from below counts."""
         sample = self.services[number].sample
         if sample.claims or sample.drivers:
             return DependsOnPods("volumes of their own")

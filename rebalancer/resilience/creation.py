@@ -1,8 +1,8 @@
 """What keeps replacements of a loss from being created, or from every node that remains, whatever others do.
 
-What the API server would refuse is not counted on: an object that a template names and that is missing, a webhook
-without an answer, a quota that is spent. Usage of lost pods is returned: also of those that stay terminating, once
-their grace period is over. A pod with a volume that no remaining node reaches waits until that changes.
+Replacements that the API server would refuse are not counted on: an object that a template names is missing, a webhook
+has no answer, a quota is spent. Usage of lost pods is returned. For pods that stay terminating this happens once their
+grace period is over. A pod with a volume that no remaining node reaches waits until that changes.
 
 Source: `QuotaV1Pod` of `pkg/quota/v1/evaluator/core/pods.go`.
 """
@@ -33,7 +33,7 @@ class CreationRefused(Fact):
 
 
 class QuotaSpent(Fact):
-    """A quota does not admit all pods of its namespaces that a loss has created anew, with those that are missing."""
+    """A quota does not admit all pods of its namespaces that are created again after a loss, with the missing pods."""
 
     quota: str
     resource: str
@@ -59,7 +59,7 @@ class VolumesOutOfReach(Fact):
 
 
 def find_uncreated(loss: Loss) -> Mapping[int, Fact]:
-    """Return by the number of a service why not all of its replacements can be counted on to be created."""
+    """Return, by service number, why some of its replacements may not be created."""
     found = find_spent(loss)
     for number, service in enumerate(loss.services):
         if service.pending and service.owner is not None and service.unknown is None:
@@ -115,7 +115,7 @@ def _count_waiting(service: Service, loss: Loss) -> int:
 
 
 def find_stranded(service: Service, loss: Loss) -> VolumesOutOfReach | None:
-    """Return which of the replacements have volumes that no remaining node reaches, None where none have."""
+    """Return which replacements have volumes that no remaining node reaches, None where none have."""
     if not service.pending or not service.sample.claims or (service.owner is not None and service.owner.is_foreign):
         return None
     if service.owner is None or service.owner.kind != "StatefulSet":

@@ -1,4 +1,4 @@
-"""What must be left of each workload: what the policy says of all, and its groups of theirs."""
+"""What must be left of each workload: by the policy for all workloads, and by its groups for their own."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ from rebalancer.policy.resilience import GroupResilience
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """Of a workload: whose domains are lost, how far, and how many pods must be left, by the strictest of these."""
+    """For a workload: the keys whose domains are lost, the phases, and how many pods must be left by the strictest."""
 
     keys: tuple[str, ...]
     phases: tuple[Phase, ...]
@@ -25,25 +25,25 @@ class Demand:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Demands:
-    """What must be left of all workloads, and of those of which it is something else."""
+    """What must be left of all workloads, and of workloads with other demands."""
 
     usual: Demand
     others: Mapping[Reference, Demand] = field(default_factory=dict)
 
     @property
     def keys(self) -> Sequence[str]:
-        """The keys whose domains are to be lost, those of all first."""
+        """The keys whose domains are to be lost, the keys for all workloads first."""
         asked = (key for demand in self._all for key in demand.keys)
         return list(dict.fromkeys(asked))
 
     @property
     def phases(self) -> Sequence[Phase]:
-        """The phases of a loss in which something is asked."""
+        """The phases of a loss for which something is demanded."""
         asked = {phase for demand in self._all for phase in demand.phases}
         return [phase for phase in Phase if phase in asked]
 
     def find(self, workload: Reference) -> Demand:
-        """Return that of a workload."""
+        """Return the demand for a workload."""
         return self.others.get(workload, self.usual)
 
     @property
@@ -64,11 +64,11 @@ def find_demands(policy: Policy, groups: Iterable[LimitGroup]) -> Demands:
 
 
 _SILENT = GroupResilience()
-"""Of a group that says nothing."""
+"""For a group that states nothing."""
 
 
 def _join(groups: Sequence[GroupResilience], usual: Demand) -> Demand:
-    """Return all that groups ask of one workload; what one of them does not say is as usual, whatever others say."""
+    """Return all that groups demand of one workload; the default applies to what one of them leaves out."""
     each = [
         Demand(
             usual.keys if group.keys is None else group.keys,

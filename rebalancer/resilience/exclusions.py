@@ -28,7 +28,7 @@ class DependsOnPods(Fact):
 
 
 class Exclusion(NamedTuple):
-    """Domains of a key, by node; the pods that remain close some; `itself`: each of its own closes another.
+    """Domains of a key, by node; the pods that remain close some; `itself`: each of its own pods closes another.
 
     The key is "" where each node is a domain.
     """

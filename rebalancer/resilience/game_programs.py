@@ -1,10 +1,11 @@
-"""The two programs of a service in a game: over all that every state satisfies, its fewest and its most pods.
+"""The two programs of a service in a game: its fewest and its most pods over all states that satisfy the inequalities.
 
-For the fewest the service is blocked in the end, on each node: it lacks a resource, or a rule closes it. Of a cell of
-several nodes so many lack each resource, or are closed: together all.
+For the fewest, the service is blocked in the end on each node: the node lacks a resource, or a rule closes it. In a
+cell of several nodes, the numbers of nodes that lack each resource or are closed add up to all of its nodes.
 
-The least count of a constraint when a pod was placed is at most the one in the end, with the lost pods that were not
-deleted by then: pods are only added, and a service has no more replacements than pods that were deleted or waited.
+When a pod was placed, the least count of a constraint was at most the least count in the end plus the lost pods that
+were not yet deleted. The reason: pods are only added, and a service has no more replacements than pods that were
+deleted or waited.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +28,7 @@ Row = dict[int, float]
 
 
 class GamePrograms:
-    """The programs of a game: what all have in common, and the two of each service."""
+    """The programs of a game: what all services share, and the two of each service."""
 
     def __init__(self, game: Game, competition: Competition, work: int) -> None:
         self._game, self._competition, self._work = game, competition, work
@@ -43,7 +44,7 @@ class GamePrograms:
 
     @property
     def size(self) -> int:
-        """How many numbers of pods are to be found."""
+        """How many numbers of pods the programs determine."""
         return len(self._columns)
 
     def _fit(self, number: int, cell: str) -> int:
@@ -62,7 +63,7 @@ class GamePrograms:
         return pending if isinstance(answer, Unsolved) else min(pending, floor(_CLOSE - answer[1]))
 
     def find_fewest(self, number: int) -> int:
-        """Return how many are placed at least, by the dual bound; all that are pending where they cannot be fewer."""
+        """Return the fewest pods that are placed, by the dual bound; all pending pods where no fewer are possible."""
         program, pending = self._copy(), self._game.pending[number]
         own = self._row(number, self._places[number])
         for column in own:
@@ -140,7 +141,7 @@ class GamePrograms:
         return found
 
     def _share(self, number: int, exclusion: Exclusion) -> Mapping[str, list[str]]:
-        """Return for each node of a service those that share its domain of an exclusion."""
+        """Return for each node of a service the nodes that share its domain of an exclusion."""
         return {node: nodes for nodes in self._group(number, exclusion).values() for node in nodes}
 
     def _add_rule(self, number: int, rule: Rule) -> None:
@@ -173,7 +174,7 @@ class GamePrograms:
             program.add_row(-inf, 0, {**everywhere, **last})
 
     def _add_late(self, rule: Rule, service: Service, base: int, held: Row, when: int, placed: Row) -> None:
-        """Add what lost pods bound that were not deleted when a pod was placed: of `placed` by then, all replace some.
+        """Add a bound from lost pods that still existed when a pod was placed: all `placed` pods by then replace one.
 
         The emptiest of the domains with lost pods holds at most the average of these.
         """
@@ -224,7 +225,7 @@ class GamePrograms:
         return closed
 
     def _add_lacking(self, program: Program, number: int, node: str) -> Row | None:
-        """Add how many nodes of a cell are short of each resource in the end; None where all are anyway, or closed."""
+        """Add how many nodes of a cell lack each resource in the end; None where all lack one anyway, or are closed."""
         choices: Row = {}
         size, cost = self._game.size[node], self._game.costs.get(node)
         if cost == 0:
@@ -251,6 +252,6 @@ def _negative(row: Row) -> Row:
 
 
 def _add(row: Row, other: Row) -> Row:
-    """Add two rows; a column whose factors cancel out is none."""
+    """Add two rows; a column whose factors cancel out is dropped."""
     added = row | {column: row.get(column, 0) + factor for column, factor in other.items()}
     return {column: factor for column, factor in added.items() if factor}

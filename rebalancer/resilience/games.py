@@ -1,9 +1,10 @@
-"""What a program is made of: players with pods to place, on cells of equal nodes.
+"""The parts of a program: players with pods to place, on cells of equal nodes.
 
 By single nodes the players are the services themselves, with their rules. Where that is too large, one service plays
-against all others, which are merged by requests and nodes: their rules are left out but for the most that they place
-in each of few domains, which only leaves them more. Nodes are equal then that have the same left, take the same
-players, are in the same of the service's few domains, and are closed by as many of its pods.
+against all others, which are merged by requests and nodes. Their rules are left out, except for the most pods that they
+place in each domain of keys with few domains; that only gives them more choices. Nodes are equal then if they have the
+same free resources, take the same players, are in the same domains of the service, and are closed by equal numbers of
+its pods.
 """
 
 from collections import defaultdict
@@ -20,7 +21,7 @@ from rebalancer.resilience.takers import Takers
 
 
 class Cap(NamedTuple):
-    """No more pods of a player than this are placed on some cells."""
+    """At most this many pods of a player are placed on some cells."""
 
     player: int
     cells: Sequence[str]
@@ -28,10 +29,10 @@ class Cap(NamedTuple):
 
 
 class Game(Struct, frozen=True, kw_only=True, eq=False):
-    """Players by number, those of services by the service's, and cells by the name of one of their nodes.
+    """Players by number, services by the service's number, and cells by the name of one of their nodes.
 
-    Of each cell `free` is what every node has left, `size` how many there are. `costs` are the pods of one service that
-    close a node of a cell by rules that are not among `rules`, for the cells where any do.
+    For each cell, `free` is what every node has left, `size` how many nodes there are. `costs` are the pods of one
+    service that close a node of a cell by rules outside `rules`, for the cells where any do.
     """
 
     pending: Mapping[int, int]
@@ -46,7 +47,7 @@ class Game(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def columns(self) -> int:
-        """How many numbers of pods are to be found."""
+        """How many numbers of pods the program determines."""
         return sum(map(len, self.places.values()))
 
 
@@ -86,7 +87,7 @@ def by_group(number: int, groups: "Groups", most: int) -> Game | None:
 
 
 class Groups:
-    """Groups of equal nodes as far as they are the same for many services."""
+    """Groups of nodes that are equal for many services."""
 
     def __init__(self, competition: Competition, takers: Takers) -> None:
         self.competition: Final = competition
@@ -164,7 +165,7 @@ class _Grouping:
         return min([cost for cost in costs if cost is not None], default=None)
 
     def make(self) -> Game:
-        """Return the game. Players with negative numbers are the others."""
+        """Return the game. Players with negative numbers are the other services."""
         number, competition = self._number, self._competition
         cells, lots = self._find_cells(), self._find_others()
         places = {at: [cell for cell in cells if cell in nodes] for at, (_, nodes, _) in lots.items()}

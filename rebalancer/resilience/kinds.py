@@ -1,12 +1,13 @@
-"""Services with about equal requests for the same nodes, and what these have room for: columns, made once a kind.
+"""Services with about equal requests for the same nodes, and what these nodes have room for: columns, made once a kind.
 
-One resource blocks a node for a pod: of it, others and the service's own pods have taken what is free but less than one
-request. In a currency that values each resource by a weight of at most 1 for what one pod requests, so much is taken
-at least as the node is worth by its cheapest resource; a pod pays at most what its dearest request is worth. So what is
-paid in all bounds how many nodes are blocked. Any weights are sound; good ones value resources by how scarce they are.
-So is a request that is too large: a pod with less is blocked later, and pays less. Of a kind the largest counts.
+One resource blocks a node for a pod: other pods and the service's own have taken its free amount, but for less than one
+request. Take a currency that values each resource by a weight of at most 1 for what one pod requests. A blocked node
+then costs at least its worth by its cheapest resource; a pod pays at most what its dearest request is worth. So the sum
+of all payments bounds how many nodes are blocked. Any weights are sound; good weights value resources by how scarce
+they are. A request that is too large is sound, too: a pod with less is blocked later, and pays less. The largest
+request of a kind counts.
 
-numpy multiplies thousands of kinds with thousands of nodes; it is there as highspy needs it, and loaded as late.
+numpy multiplies thousands of kinds with thousands of nodes. highspy needs it anyway; it is loaded as late.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -25,7 +26,7 @@ _SCARCER: Final = (0.7, 0.4, 0.2, 0.1)
 _ENDLESS: Final = 1e12
 
 Region = tuple[str, frozenset[str]] | None
-"""The values of a key whose nodes are meant; None: all."""
+"""The values of a key whose nodes are meant; None: all nodes."""
 
 
 class Nodes:
@@ -45,11 +46,11 @@ class Nodes:
         self._codes: dict[str, tuple[Sequence[str], Any]] = {}
 
     def values(self, key: str) -> Mapping[str, str]:
-        """Return the value of a key by node; of "" each node's own name."""
+        """Return the value of a key by node; for "" each node's own name."""
         return self._competition.loss.after.nodes.values(key) if key else self._own_names
 
     def has_few(self, key: str, most: int) -> bool:
-        """Return whether a key has so few values."""
+        """Return whether a key has few enough values."""
         return len(self._competition.loss.after.nodes.groups(key)) <= most
 
     def are_nodes(self, key: str) -> bool:
@@ -98,7 +99,7 @@ class Kind:
 
     @cached_property
     def _relative(self) -> Any:
-        """How many pods blocks each of the different nodes by each resource that it requests."""
+        """How many pods block each distinct node by each resource that they request."""
         asked = [self.requests[at] for at in self._asked]
         return ((self._nodes.equal[:, self._asked] + 1) / asked - 1).clip(0)
 
@@ -111,7 +112,7 @@ class Kind:
         return fitting.min(axis=1)[self._nodes.which] * self.mask
 
     def fit_by(self, key: str) -> tuple[Sequence[str], Any]:
-        """Return the values of a key, and how many fit the nodes of each; last those without one."""
+        """Return the values of a key, and how many pods fit the nodes of each; last the nodes without a value."""
         if ("fit", key) not in self._found:
             named, codes = self._nodes.codes(key)
             made = self._numpy.bincount(codes, weights=self.fit, minlength=len(named) + 1)
@@ -120,14 +121,14 @@ class Kind:
         return found
 
     def fit_inside(self, region: Region) -> float:
-        """Return how many fit the nodes of a region."""
+        """Return how many pods fit the nodes of a region."""
         if region is None:
             return float(self.fit.sum())
         named, fit = self.fit_by(region[0])
         return float(sum(many for value, many in zip(named, fit, strict=False) if value in region[1]))
 
     def count_open(self, key: str, closed: Collection[str]) -> float:
-        """Return how many are placed at most, one in each domain of a key that is not closed."""
+        """Return how many pods are placed at most, one in each domain of a key that is not closed."""
         named, fit = self.fit_by(key)
         if ("open", key) not in self._found:
             self._found["open", key] = {value for value, many in zip(named, fit, strict=False) if many}
@@ -166,7 +167,7 @@ class Kind:
         return (requests[:, self._asked] / asked * self.weights[way]).max(axis=1)
 
     def worth(self, way: int) -> Any:
-        """Return what blocks each node in this way, 0 for nodes that are none of its places."""
+        """Return the value that blocks each node in this way, 0 for nodes that are not its places."""
         if ("worth", way) not in self._found:
             if not self._asked:
                 self._found["worth", way] = self.mask * _ENDLESS
@@ -176,7 +177,7 @@ class Kind:
         return self._found["worth", way]
 
     def inside(self, way: int, region: Region) -> Any:
-        """Return the same, 0 outside a region."""
+        """Return the value that blocks each node, 0 outside a region."""
         worth = self.worth(way)
         if region is None:
             return worth
@@ -188,7 +189,7 @@ class Kind:
         return self._found[key]
 
     def total(self, way: int, region: Region) -> float:
-        """Return what blocks all nodes of a region."""
+        """Return the value that blocks all nodes of a region."""
         key = "total", way, region
         if key not in self._found:
             self._found[key] = float(self.inside(way, region).sum())
@@ -196,7 +197,7 @@ class Kind:
         return total
 
     def by_domain(self, way: int, region: Region, key: str) -> tuple[Mapping[str, float], Sequence[float]]:
-        """Return what blocks the nodes of each value of a key in a region, and the dearest so many of them."""
+        """Return what blocks the nodes of each value of a key in a region, and the sum of the n dearest, by n."""
         known = "domains", way, region, key
         if known not in self._found:
             named, codes = self._nodes.codes(key)

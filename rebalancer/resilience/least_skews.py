@@ -1,7 +1,7 @@
-"""The least maxSkew with which the counts alone would let a service be whole: where the search for one begins.
+"""The least maxSkew at which the counts alone do not rule out a whole service: where the search for maxSkew begins.
 
 Example: 4, 4 and 4 pods, the third zone is silent. In the end it holds none, so that with maxSkew 4 neither of the
-other zones admits a further pod. 5 is the first that these sums leave open, and tried; 6 is the first that holds.
+other zones admits another pod. These sums do not rule out 5, which is tried first; 6 is the first that holds.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ from rebalancer.resilience.most import find_most
 from rebalancer.resilience.rules import Rule, find_rules
 
 _DOMAINS: Final = 8
-"""Of a key with more domains the search begins with the maxSkew that there is."""
+"""For a key with more domains the search begins with the current maxSkew."""
 
 
 def find_least_skew(constraint: ChangedConstraint, current: int, losses: Iterable[Loss], workload: Reference) -> int:

@@ -1,8 +1,8 @@
-"""Lost pods that may stay on silent nodes: it is not certain that they are deleted, and replaced.
+"""Lost pods that may stay on silent nodes: it is not certain that they are deleted and replaced.
 
-A pod that tolerates the taint of a silent node without an end is not evicted. Nor may others be where a part of a zone
-is silent: of at least three nodes and 55 %, but not of all, the node controller evicts from a zone of up to 50 nodes
-nothing any more, from a larger one seldom.
+A pod that tolerates the taint of a silent node without an end is not evicted. Other pods may stay, too, where a part of
+a zone is silent: at least three nodes and 55 %, but not all. The node controller then evicts nothing any more from a
+zone of up to 50 nodes, and seldom from a larger zone.
 
 Source: `pkg/controller/nodelifecycle`, `ComputeZoneState` and `handleDisruption`; `pkg/controller/tainteviction`.
 """
@@ -33,7 +33,7 @@ class NotDeleted(Fact):
 
 
 def find_left_there(view: View, nodes: Collection[str]) -> Sequence[Pod]:
-    """Return the pods on silent nodes that may stay there; those of DaemonSets, on each node, are among them."""
+    """Return the pods on silent nodes that may stay there, including pods of DaemonSets, which run on each node."""
     lost = [pod for node in sorted(nodes) for pod in view.pods_on(node)]
     if _may_stop(view, nodes):
         return lost
@@ -42,13 +42,13 @@ def find_left_there(view: View, nodes: Collection[str]) -> Sequence[Pod]:
 
 
 def _stay(tolerations: Iterable[Toleration]) -> bool:
-    """Return whether pods tolerate that their node is unreachable, by tolerations of which none has an end."""
+    """Return whether pods tolerate without end that their node is unreachable."""
     tolerating = [one for one in tolerations if tolerates((one,), UNREACHABLE[-1])]
     return bool(tolerating) and all(one.seconds is None for one in tolerating)
 
 
 def _may_stop(view: View, nodes: Collection[str]) -> bool:
-    """Return whether a zone of the node controller, by region and zone, has lost so much of itself, and not all."""
+    """Return whether a zone of the node controller, by region and zone, has lost that large a part, and not all."""
     silent: Counter[tuple[str, str]] = Counter()
     all_: Counter[tuple[str, str]] = Counter()
     for node in view.snapshot.nodes:

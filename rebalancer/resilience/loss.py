@@ -1,9 +1,9 @@
-"""The loss of some nodes: what runs on, and what has to find a node again, of all owners at once.
+"""The loss of some nodes: what runs on, and which pods need another node, for all owners at once.
 
-A loss has two phases. While the nodes are *silent*, their Node objects stay, tainted, and so do their domains; their
-pods are terminating, ReplicaSets replace them, StatefulSets do not. When they are *gone*, the Node objects are deleted,
+A loss has two phases. While the nodes are *silent*, their Node objects stay, tainted, and so do their domains. Their
+pods are terminating; ReplicaSets replace them, StatefulSets do not. When they are *gone*, the Node objects are deleted,
 their domains with them, and StatefulSets replace their pods, too. Neither happens at one moment: pods and nodes go one
-by one, and pods that wait are placed meanwhile.
+by one, and pending pods are placed meanwhile.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ NODE_OWNERS: Final = frozenset({"DaemonSet", "Node"})
 
 
 class ReplacedByAnother(Fact):
-    """Another controller than Kubernetes' own creates the pods: whether it replaces lost ones is its own affair."""
+    """The pods belong to a controller that is not part of Kubernetes; only it decides whether it replaces lost pods."""
 
     owner: str
 
@@ -45,7 +45,7 @@ class CreatedInOrder(Fact):
 
 
 class OnNodesNotReady(Fact):
-    """Some of its pods are on other nodes that are not Ready: whether these come back nobody knows."""
+    """Some of its pods are on other nodes that are not Ready: nobody knows whether these come back."""
 
     pods: int
 
@@ -56,29 +56,32 @@ class OnNodesNotReady(Fact):
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """The pods of one owner in a loss.
-
-    `sample` is what replaces them, or why that is not known. `wanted` are its replicas; `now` are Ready on other nodes,
-    and `bound` on these at all, if they are Ready; `lost` run on the lost ones. `pending` are to be placed in this
-    phase, of which `waiting` would be without the loss. Pods of nobody and of Jobs have no `workload`: they compete,
-    and nobody asks how many of them are left.
-    """
+    """The pods of one owner in a loss."""
 
     workload: Reference | None
+    """None for pods without an owner and pods of Jobs: they compete, and nobody asks how many of them are left."""
     owner: Workload | None
     sample: Pod
+    """The pod that replaces the lost pods, as far as it is known."""
     unknown: Fact | None
+    """Why `sample` is not fully known, None where it is."""
     wanted: int
+    """The owner's replicas."""
     now: int
+    """Pods that are Ready on other nodes."""
     bound: int
+    """Pods on other nodes at all, if the nodes are Ready."""
     lost: tuple[Pod, ...]
+    """Pods that run on the lost nodes."""
     pending: int
+    """Pods to place in this phase."""
     waiting: int
+    """The `pending` pods that would be pending without the loss, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """The loss of nodes in one phase: `before` is the state now, `after` that in which all lost pods are gone.
+    """The loss of nodes in one phase: `before` is the state now, `after` the state in which all lost pods are gone.
 
     `drained`: the nodes are cordoned and their pods evicted. They are silent then, but their pods do not stay
     terminating.
@@ -100,10 +103,10 @@ class Loss:
 
 
 def lose(view: View, nodes: frozenset[str], phase: Phase, *, drained: bool = False) -> Loss:
-    """Return what is left when these nodes are silent, or gone; pods that are terminating on Ready ones have ended.
+    """Return what is left when these nodes are silent, or gone; terminating pods on Ready nodes have ended.
 
-    On others that are not Ready they stay: what they exclude stays excluded. `drained` ones are cordoned, as silent
-    ones are tainted, and each of their pods is replaced.
+    Terminating pods on other nodes that are not Ready stay: what they exclude stays excluded. `drained` nodes are
+    cordoned, as silent nodes are tainted, and each of their pods is replaced.
     """
     ending = (pod for run in view.snapshot.runs if run.pods[0].terminating for pod in run.pods)
     staying_on = {*nodes, *(node.name for node in view.snapshot.nodes if not node.ready)}
@@ -127,7 +130,7 @@ def _with_staying(service: Service, staying: Collection[str]) -> Service:
 
 def _find_services(view: View, nodes: Collection[str], *, lasts: bool) -> Iterator[Service]:
     served = set[str]()
-    # A pod of a Node object that is gone runs nowhere, and is deleted and replaced in a moment.
+    # A pod of a deleted Node object runs nowhere. It is deleted and replaced in a moment.
     left = {node.name: node.ready for node in view.snapshot.nodes if node.name not in nodes}
     for member in (*members(view), *controllers_without_pods(view)):
         owner = member.owner
@@ -200,7 +203,7 @@ def _find_sample(member: PodController, owner: Workload, now: datetime) -> tuple
 
 
 def _find_competitors(view: View, nodes: Collection[str], served: Collection[str]) -> Iterator[Service]:
-    """Yield the pods that nobody asks for, each by itself: those that wait, and lost ones that a Job makes anew."""
+    """Yield the pods that nobody counts, each by itself: pending pods, and lost pods that a Job creates again."""
     lost = [pod for node in sorted(nodes) for pod in view.pods_on(node) if not (pod.mirror or pod.finished)]
     again = [pod for pod in lost if pod.owner is not None and pod.owner.kind not in NODE_OWNERS]
     for pod in (*view.snapshot.unplaced, *again):

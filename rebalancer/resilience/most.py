@@ -1,7 +1,8 @@
 """How many pods of a service may be placed in each domain of its own rules at most: sums, without a program.
 
 Example: 4, 4 and 4 pods, maxSkew 1, the third zone is silent. One pod in the first zone needs 4 + 1 <= 1 + what is left
-in the third; but it replaces a pod that was deleted there, so 3: none. The same holds of the very last pod placed.
+in the third. But it replaces a pod that was deleted there, which leaves 3: none is placed. This also holds for the very
+last pod placed.
 """
 
 from collections.abc import Collection, Mapping
@@ -14,8 +15,9 @@ from rebalancer.resilience.rules import Rule
 def find_most(rule: Rule, service: Service, reached: Collection[str]) -> tuple[Mapping[str, int], int]:
     """Return the most of a service's pods in each of the domains with nodes for them, and in all.
 
-    The rule counts no other replacements. When a pod was placed in a domain, that held no more than each other did by
-    the end, with the lost pods that still counted, and maxSkew: what is placed there was not placed here.
+    The rule counts no other replacements. When a pod was placed in a domain, the domain held at most maxSkew more than
+    any other domain has in the end, with the lost pods that still counted. What is placed in the other domain was not
+    placed here.
     """
     most = {
         value: min([service.pending, *[_limit(rule, service, value, other, other in reached) for other in rule.base]])
@@ -28,7 +30,7 @@ def find_most(rule: Rule, service: Service, reached: Collection[str]) -> tuple[M
 
 
 def _limit(rule: Rule, service: Service, value: str, other: str, shared: bool) -> int:
-    """Return how many one domain may take at most as another would close it else."""
+    """Return how many pods one domain may take at most before another closes it."""
     late = rule.late.get(other, 0)
     room = rule.max_skew + rule.base[other] - rule.base.get(value, 0)
     if not rule.itself or value not in rule.base:
@@ -49,7 +51,7 @@ def _when_floored(rule: Rule, service: Service, value: str) -> int:
 
 
 def _find_last(rule: Rule, service: Service, most: Mapping[str, int]) -> float:
-    """Return how many there are at most when the very last is placed, in whichever domain.
+    """Return how many pods there are at most when the very last is placed, in whichever domain.
 
     Only a domain that takes none bounds it: what else was placed there is not known.
     """

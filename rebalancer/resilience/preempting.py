@@ -1,8 +1,9 @@
-"""A loss in which pods preempt others, as the services of the highest priority that preempts and above see it.
+"""A loss in which pods preempt others, as the services at or above the highest preempting priority see it.
 
-Pods below that priority may be gone whenever one of these looks for a node, or still be there. So for the most of a
-service they are left out: without them there is no less room. For the fewest, too: one that preempts is blocked in the
-end only by pods that it may not preempt. Neither holds of a service whose rules see pods of lower priority.
+Whenever one of these services looks for a node, pods below that priority may be gone, or still exist. For the most of a
+service they are left out: without them there is no less capacity. For the fewest, too: a service that preempts is
+blocked in the end only by pods that it may not preempt. Neither holds for a service whose rules count pods of lower
+priority.
 """
 
 from dataclasses import replace
@@ -26,7 +27,7 @@ def look_from(loss: Loss, priority: int) -> Loss:
 
 
 def sees_lower(number: int, whole: Competition, at: int, above: Competition) -> bool:
-    """Return whether rules of a service see pods of lower priority; it has one number in each competition."""
+    """Return whether rules of a service count pods of lower priority; it has one number in each competition."""
     seen = [(rule.base, rule.late, rule.uncounted, rule.always_floored) for rule in whole.rules[number]]
     left = [(rule.base, rule.late, rule.uncounted, rule.always_floored) for rule in above.rules[at]]
     closed = [[(one.key, one.closed) for one in each] for each in (whole.exclusions[number], above.exclusions[at])]

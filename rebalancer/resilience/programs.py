@@ -1,7 +1,8 @@
-"""Which program bounds a service that sums leave open: over single nodes where that is small, else over equal ones.
+"""Which program bounds a service that sums leave open: over single nodes where that is small, else over equal nodes.
 
-Only services that may stand on the same nodes compete, and those whose pods a rule of these counts. The size of a
-program is known before it is made; what is too large for any is bounded by sums alone, and that is said.
+Only services that may use the same nodes compete, and services whose pods their rules count. The size of a program is
+known before it is made. If it is too large for any program, the service is bounded by sums alone, and the answer says
+so.
 """
 
 from typing import Final
@@ -15,17 +16,17 @@ from rebalancer.resilience.rules import Rule
 from rebalancer.resilience.takers import Takers
 
 _SHORTER: Final = 8
-"""A program over groups is one of many of a large loss: it may take this part of the work of another."""
+"""A program over groups is one of many of a large loss: it may take this part of another program's work."""
 
 _QUICKER: Final = 8
-"""So many services' most pods are found in the time of one's fewest."""
+"""The most pods of this many services are found in the time that the fewest of one takes."""
 
 _TO_MAKE: Final = 20
-"""Columns that take about as long to solve for as any game takes to make."""
+"""Solving for this many columns takes about as long as making any game."""
 
 
 class TooLarge(Fact):
-    """So many services compete for so many different nodes that no program is made of them."""
+    """Too many services compete for too many different nodes: no program is made of them."""
 
     services: int
     nodes: int
@@ -36,7 +37,7 @@ class TooLarge(Fact):
 
 
 class Programs:
-    """The programs of a loss, made when first needed; of services that nothing tells apart one is asked for."""
+    """The programs of a loss, made when first needed; services that nothing tells apart share one."""
 
     def __init__(self, competition: Competition, takers: Takers, work: int) -> None:
         self._competition, self._takers, self._work = competition, takers, work
@@ -51,7 +52,7 @@ class Programs:
         self._fewest: dict[object, tuple[int, Fact | None]] = {}
 
     def find_most(self, number: int, most: int) -> int:
-        """Return the most pods of a service that are placed, at most as many as are known."""
+        """Return the most pods of a service that are placed, at most the number already known."""
         if not most:
             return most
         known = self._describe(number)
@@ -61,7 +62,7 @@ class Programs:
         return self._most[known]
 
     def find_fewest(self, number: int, least: int, most: int) -> tuple[int, Fact | None]:
-        """Return the fewest, at least as many as are known, and why it is not better."""
+        """Return the fewest pods, at least the number already known, and why the bound is not better."""
         if least == most:
             return least, None
         known = self._describe(number)
@@ -70,7 +71,10 @@ class Programs:
         return self._fewest[known]
 
     def _find_fewest(self, number: int, least: int, most: int) -> tuple[int, Fact | None]:
-        """Ask the program over groups first, which proves most of what that over nodes would, many times as fast."""
+        """Ask the program over groups first.
+
+        It proves most of what the program over nodes would, many times as fast.
+        """
         program: GamePrograms | TooLarge | None = self._make_by_group(number)
         if isinstance(program, GamePrograms):
             least = max(least, program.find_fewest(number))
@@ -82,7 +86,7 @@ class Programs:
         return least, program if isinstance(program, Fact) else self._name_large(number)
 
     def _take(self, number: int, part: int) -> GamePrograms | None:
-        """Return the program over single nodes, if its work is left: this part of that for a service's fewest pods."""
+        """Return the program over single nodes if this part of the work for a service's fewest pods is left."""
         program = self._make_by_node(number)
         if program is None or self._nodes_left < program.size // part:
             return None
@@ -93,9 +97,10 @@ class Programs:
         return TooLarge(len(self._find_members(number)), len(self._competition.places[number]))
 
     def _describe(self, number: int) -> object:
-        """Return all by which a program tells one service from others; that is its number where rules count others.
+        """Return all that tells one service from others in a program; its number alone where rules count others.
 
-        And where no program over nodes is made: thousands of nodes are domains, and to compare these takes longer.
+        Its number, too, where no program over nodes is made: thousands of nodes are domains, and comparing these takes
+        longer.
         """
         if self._make_by_node(number) is None:
             return number
@@ -128,7 +133,7 @@ class Programs:
         return self._made[id(members)]
 
     def _make_by_group(self, number: int) -> GamePrograms | TooLarge:
-        """Return the program over equal nodes, the last of which is kept."""
+        """Return the program over equal nodes; the last such program is stored."""
         if self._last is None or self._last[0] != number:
             most = min(self._takers.sizes.by_group, self._left)
             game = by_group(number, self._groups, most) if self._takers.alone[number] else None
@@ -140,9 +145,9 @@ class Programs:
         return self._last[1]
 
     def _find_members(self, number: int) -> tuple[int, ...]:
-        """Return the services of a program: those on the same nodes, and whose pods rules of these count.
+        """Return the services of a program: services on the same nodes, and services whose pods their rules count.
 
-        Equal ones are one tuple: thousands of numbers are hashed once, not for each service.
+        Equal sets are one tuple: thousands of numbers are hashed once, not for each service.
         """
         known = id(self._competition.places[number])
         if known not in self._members:
@@ -159,7 +164,7 @@ class Programs:
 
 
 def _describe_rule(rule: Rule) -> object:
-    """Return what a rule asks, whatever it selects: of a service that is alone in its rules these are its own pods."""
+    """Return what a rule requires, whatever it selects: for a service that is alone in its rules, its own pods."""
     return (
         (rule.key, rule.max_skew, rule.itself, rule.uncounted, rule.always_floored, rule.floored),
         rule.eligible,

@@ -1,7 +1,7 @@
 """Why a replacement finds no node once a loss has settled: the filter that rejects most, with its numbers.
 
-One order is played, as kube-scheduler most likely would; where all pods of a service find a node in that one, another
-order leaves one without.
+One order of placements is simulated, the order that kube-scheduler would most likely follow. Where all pods of a
+service find a node in that order, another order leaves a pod without a node.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -20,10 +20,10 @@ from rebalancer.scheduling.rejections import count_rejections, describe_rejectio
 from rebalancer.scheduling.view import View
 
 _MOST: Final = 3
-"""So many domains are named."""
+"""Up to this many domains are named."""
 
 _MOST_PLAYED: Final = 1_000
-"""Of so many pods an order is played: each is scored on all nodes that admit it."""
+"""An order is simulated for up to this many pods: each is scored on all nodes that admit it."""
 
 
 class OrderDecides(Fact):
@@ -34,7 +34,7 @@ class OrderDecides(Fact):
 
 
 class TooManyToPlay(Fact):
-    """So many pods wait that no order is played."""
+    """Too many pods are pending to simulate an order."""
 
     most: int
 
@@ -74,7 +74,7 @@ class ClosedBySpread(Fact):
 
 
 class BelowMinDomains(Fact):
-    """There are fewer domains than minDomains: the global minimum is 0 as long as that is so."""
+    """There are fewer domains than minDomains, and the global minimum is 0 as long as that is true."""
 
     key: str
     max_skew: int
@@ -90,7 +90,7 @@ class BelowMinDomains(Fact):
 
 
 class NoNodeHasRoom(Fact):
-    """No node admits a further pod; `rejected` says how many for which reason, `spread` what a constraint counts."""
+    """No node admits another pod; `rejected` counts the nodes by reason, `spread` holds the numbers of a constraint."""
 
     rejected: str
     spread: ClosedBySpread | BelowMinDomains | None = None
@@ -115,12 +115,12 @@ class Reasons:
 
     @property
     def stuck(self) -> Collection[Reference] | None:
-        """The workloads of which a pod finds no node in the order that is played, None where none is."""
+        """The workloads with a pod that finds no node in the simulated order, None where no order is simulated."""
         return {workload for workload in self._stuck if workload is not None} if self._is_played else None
 
     @property
     def after(self) -> View:
-        """The state after the order that is played."""
+        """The state after the simulated order."""
         return self._view
 
     def find(self, workload: Reference) -> Fact:

@@ -1,15 +1,15 @@
 """Bounds without a program: what must be full before a service is blocked, against what its competitors can fill.
 
-A service that is blocked with x pods placed is blocked on each of its nodes: some of them its rules close, which takes
-pods of its own; the rest lacks a resource, and is filled by its own x pods and by those of its competitors. Where all
-that these request is less, x is more.
+A service that is blocked with x pods placed is blocked on each of its nodes. Its rules close some of them, which takes
+pods of its own. Each other node lacks a resource: the service's x pods and its competitors' pods fill it. If all these
+pods request less than that, x is not the fewest, but more.
 
-A constraint on few domains is enumerated by the domain with the least count, which it never closes, and by which
-others it closes. Example: 10 pods lost of 30 in three zones, and none of the other zones is full even if all lost pods
-went there: in the zone with the least count nothing blocks a node, so that all 10 are placed.
+A constraint on few domains is enumerated by the domain with the least count, which it never closes, and by which other
+domains it closes. Example: 10 pods lost of 30 in three zones, and neither of the other zones is full even if all lost
+pods went there. In the zone with the least count nothing blocks a node, so that all 10 are placed.
 
-All is sound for any state; what it leaves open is for a program. Cost: kinds of services by nodes, and for each service
-its own pods and domains.
+All is sound for any state; a program decides what it leaves open. Cost: kinds of services by nodes, and for each
+service its own pods and domains.
 """
 
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ from rebalancer.resilience.takers import Takers
 _CLOSE: Final = 1e-6
 
 _COMBINED: Final = 4
-"""Of constraints on so many domains it is enumerated, too, which of them are closed."""
+"""For constraints on up to this many domains, the closed domains are enumerated, too."""
 
 
 def find_least(number: int, competition: Competition, takers: Takers) -> int:
@@ -41,7 +41,7 @@ def find_least(number: int, competition: Competition, takers: Takers) -> int:
 
 
 def _choose_rule(number: int, competition: Competition, takers: Takers) -> Rule | None:
-    """Return the constraint to enumerate: of those on few domains the first with the fewest.
+    """Return the constraint to enumerate: among constraints on few domains, the first with the fewest.
 
     The domains of all other rules are within its domains: pods in others close none of them.
     """
@@ -65,7 +65,7 @@ class _Blocked:
         self._closings: Sequence[Closing] = find_closings(number, competition, self.rule)
 
     def find_fewest(self, region: Region) -> int:
-        """Return the fewest pods with which a service is blocked in a region; all that are pending if it never is."""
+        """Return the fewest pods with which a service is blocked in a region; all pending pods if it never is."""
         fewest = 0
         for way in self._takers.find_ways(self._number):
             if fewest < self._pending:
@@ -110,7 +110,7 @@ class _Blocked:
         return min(self._with_least(rule, value, reached) for value in rule.base)
 
     def _with_least(self, rule: Rule, least: str, reached: Sequence[str]) -> int:
-        """Return the fewest where a domain has the least count in the end: it is open, and all others have as many."""
+        """Return the fewest where a domain has the least count in the end: it is open, and no other holds fewer."""
         here = self._find_open(rule, (least,)) if least in reached else 0
         count = rule.filled.get(least, 0) + here
         more = {value: max(0, count - rule.filled.get(value, 0)) for value in rule.base}

@@ -17,7 +17,7 @@ from rebalancer.resilience.sizes import SIZES, Sizes
 from rebalancer.scheduling.view import View
 
 MOST_DOMAINS: Final = 100
-"""Domains of a key that are lost one after the other: in a cluster of 5,000 nodes each takes a second."""
+"""Domains of a key that are lost one by one: in a cluster of 5,000 nodes each takes a second."""
 
 
 class Verdict(StrEnum):
@@ -43,7 +43,7 @@ class Remaining(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether it is whole again: for certain, or not, or as the order of placements has it."""
+        """Whether the workload is whole again: for certain, or not, or depending on the order of placements."""
         if self.guaranteed >= self.wanted:
             return Verdict.YES
         return Verdict.NO if self.possible < self.wanted else Verdict.ORDER
@@ -60,7 +60,7 @@ class LostDomain(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def choose_domains(key: str, view: View) -> Mapping[str, frozenset[str]]:
-    """Return the nodes of the domains of a key that are lost one after the other: of many those that hold most pods."""
+    """Return the nodes of the domains of a key that are lost one by one: if there are many, the fullest."""
     groups = view.nodes.groups(key)
     if len(groups) <= MOST_DOMAINS:
         return dict(sorted(groups.items()))
@@ -79,7 +79,7 @@ def find_resilience(
 ) -> Iterator[LostDomain]:
     """Yield the loss of each chosen domain of these keys in each phase, with the workloads that are included.
 
-    `briefly`: programs are for these alone, and rows have no reasons but those for which nothing better is certain.
+    `briefly`: programs run for these workloads alone, and a row has a reason only where nothing better is certain.
     """
     for key in keys:
         for value, nodes in choose_domains(key, view).items():
@@ -110,9 +110,9 @@ def find_remaining(
 
 
 def find_short(loss: Loss, includes: Callable[[Reference], bool]) -> Iterator[Remaining]:
-    """Yield the included workloads that no order makes whole, by sums alone: of thousands, in little time.
+    """Yield the included workloads that no order makes whole, by sums alone: little time for thousands.
 
-    Nothing is said of what is certain, nor of a reason.
+    It says neither what is certain, nor why.
     """
     found = defaultdict[Reference, list[tuple[Service, Bounds]]](list)
     for service, most in zip(loss.services, find_most(loss), strict=True):

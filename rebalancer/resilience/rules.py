@@ -1,4 +1,4 @@
-"""What the scheduler's spread filter asks of the replacements of a loss, as numbers that hold at every moment of it."""
+"""What the scheduler's spread filter requires of the replacements of a loss, as numbers that hold at every moment."""
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
@@ -14,30 +14,32 @@ from rebalancer.scheduling.pod_topology_spread import Counts, PodTopologySpread,
 
 
 class Rule(Struct, frozen=True, kw_only=True, eq=False, gc=False):
-    """A hard constraint of a service.
-
-    `base` are the pods that it counts without any replacement, by each domain that remains, `filled` those of them with
-    any, and `least` the least count in the end so far; `late` are those on lost
-    nodes of such a domain, which count until they are deleted. `domain` maps the nodes with its key; `eligible` are
-    those whose pods count. `itself` is 1 where its own pods count. `uncounted` are lost pods of the service that are
-    not in `late`. `always_floored`: the least count is 0 whenever one of its pods is placed, as there are fewer
-    domains than minDomains; `floored`: so it is in the end.
-    """
+    """A hard constraint of a service."""
 
     key: str
     max_skew: int
     namespace: str
     selector: LabelSelector
     domain: Mapping[str, str]
+    """The domain of each node with the constraint's key."""
     eligible: frozenset[str]
+    """The nodes whose pods count."""
     base: Mapping[str, int]
+    """The pods that it counts without any replacement, by each domain that remains."""
     filled: Mapping[str, int]
+    """`base` without the domains that hold no pod."""
     least: int
+    """The least count in the end so far."""
     late: Mapping[str, int]
+    """The pods on lost nodes, by domain that remains; they count until they are deleted."""
     itself: int
+    """1 where the service's own pods count."""
     uncounted: int
+    """Lost pods of the service that are not in `late`."""
     always_floored: bool
+    """The least count is 0 whenever one of its pods is placed, as there are fewer domains than minDomains."""
     floored: bool
+    """The least count is 0 in the end."""
 
     def counts(self, pod: Pod) -> bool:
         """Return whether it counts a pod, where that is on an eligible node."""
@@ -87,7 +89,7 @@ def _count_late(
 def _is_instant(service: Service, loss: Loss) -> bool:
     """Return whether no pod of a service is placed before the domains are those of the end.
 
-    Silent nodes are tainted minutes before their pods are deleted; of nodes that are deleted one by one it is the last.
+    Silent nodes are tainted minutes before their pods are deleted; of nodes that are deleted one by one, the last is.
     """
     return not service.waiting and (loss.phase is Phase.SILENT or len(loss.nodes) == 1)
 

@@ -1,11 +1,11 @@
 """The state in which nodes that are silent already have been silent for some minutes.
 
-Pods on them are not deleted at once, and whether their nodes come back nobody knows: nothing is certain of their
-owners until then. Changes are computed for the state that follows if the nodes stay silent: the pods are terminating,
-their owners create others, and the nodes take none.
+Pods on them are not deleted at once, and nobody knows whether their nodes come back. Until then nothing is certain of
+their owners. Changes are computed for the state that follows if the nodes stay silent: the pods are terminating, their
+owners create others, and the nodes take none.
 
-Pods that may stay are left as they are: those that tolerate their node's taint without an end, and those of
-StatefulSets, which do not replace pods that are terminating.
+Pods that may stay are left as they are: pods that tolerate their node's taint without an end, and pods of StatefulSets,
+which do not replace terminating pods.
 """
 
 from collections.abc import Collection
@@ -59,14 +59,14 @@ def _is_deleted(pod: Pod, owners: dict[str, Workload]) -> bool:
 
 
 def _leave(pod: Pod, owner: Workload | None, view: View) -> Pod:
-    """Return a pod that is terminating; that of a Job, which nothing counts as missing, as the one that follows it."""
+    """Return a pod as terminating; a Job's pod, which nothing counts as missing, becomes the pod that follows it."""
     if pod.owner is None or (owner is not None and (owner.kind in REPLACING_KINDS or owner.is_foreign)):
         return structs.replace(pod, deleted=view.snapshot.taken_at)
     return structs.replace(pod, node=None)
 
 
 def _silence(node: Node, silent: Collection[str]) -> Node:
-    """Return a node that takes no pods, also none that tolerate its taints: they would not run there."""
+    """Return a node that takes no pods, not even pods that tolerate its taints: they would not run there."""
     if node.name not in silent:
         return node
     taints = (*node.taints, *(taint for taint in UNREACHABLE if taint not in node.taints))

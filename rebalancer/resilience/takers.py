@@ -10,14 +10,14 @@ from rebalancer.resilience.most import find_most
 from rebalancer.resilience.sizes import SIZES, Sizes
 
 _STEP: Final = 1.3
-"""Of many different ones, requests of a kind differ by less than this factor."""
+"""If there are many different requests, those of a kind differ by less than this factor."""
 
 _TRIED: Final = 3
-"""Of a kind's ways to value resources so many are tried."""
+"""Up to this many of a kind's ways to value resources are tried."""
 
 
 class Most(NamedTuple):
-    """The most pods of a service, and of each value of the keys of its constraints on few domains."""
+    """The most pods of a service, in all and for each value of its constraints' keys with few domains."""
 
     total: int
     by_key: Mapping[str, Mapping[str, int]]
@@ -52,7 +52,7 @@ class Takers:
         self._paid: dict[tuple[int, int, Region], float] = {}
 
     def _sort_kinds(self) -> Mapping[int, int]:
-        """Make the kinds; return that of each service. Of many different requests those of a size are one kind."""
+        """Make the kinds; return each service's kind. Many different requests share kinds by similar sizes."""
         competition = self.competition
         exact = len({*competition.requests.values()}) <= self.sizes.requests
         grouped: dict[object, list[int]] = {}
@@ -106,7 +106,7 @@ class Takers:
         return self._taken[region]
 
     def pay(self, number: int, way: int, region: Region) -> float:
-        """Return what the other services can fill of a region at most, valued as the kind of a service does."""
+        """Return the most of a region that the other services can fill, valued as the kind of a service does."""
         at = self._kind_of[number]
         prices = self._find_prices(at, way)
         known = at, way, region
@@ -115,14 +115,14 @@ class Takers:
         return self._paid[known] - float(prices[self._lot_of[number]]) * self.cap(number, region)
 
     def _find_prices(self, at: int, way: int) -> Any:
-        """Return what pods of each lot pay, as far as they may stand on a node of a kind."""
+        """Return what pods of each lot pay, as far as they may be placed on a node of a kind."""
         if (at, way) not in self._prices:
             kind = self.kinds[at]
             self._prices[at, way] = kind.prices(way, self._requests) * self._find_meeting(kind.places)
         return self._prices[at, way]
 
     def _find_meeting(self, places: frozenset[str]) -> Any:
-        """Return which lots may stand on the same nodes."""
+        """Return which lots may be placed on the same nodes."""
         if id(places) not in self._meeting:
             known = {id(other): other for other in self.competition.places.values()}
             meeting = {name: not places.isdisjoint(other) for name, other in known.items()}
@@ -130,7 +130,7 @@ class Takers:
         return self._meeting[id(places)]
 
     def find_ways(self, number: int) -> Sequence[int]:
-        """Return the ways to value resources that are tried for a service's kind: those by which most is left."""
+        """Return the ways to value resources that are tried for a service's kind: those that leave most."""
         at = self._kind_of[number]
         if at not in self._ways:
             kind = self.kinds[at]
@@ -139,7 +139,7 @@ class Takers:
         return self._ways[at]
 
     def find_lots(self, number: int) -> Mapping[tuple[Sequence[int], frozenset[str]], Sequence[int]]:
-        """Return the services that may stand on the nodes of one, by their requests and places."""
+        """Return the services that may be placed on a service's nodes, by their requests and places."""
         known = id(self.competition.places[number])
         if known not in self._lots:
             found: dict[tuple[Sequence[int], frozenset[str]], list[int]] = {}
@@ -150,6 +150,6 @@ class Takers:
         return self._lots[known]
 
     def find_meeting(self, number: int) -> Sequence[int]:
-        """Return the services that may stand on the nodes of one."""
+        """Return the services that may be placed on a service's nodes."""
         meeting = self._find_meeting(self.competition.places[number])
         return [other for other in self.competition.active if meeting[self._lot_of[other]]]

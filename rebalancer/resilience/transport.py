@@ -1,9 +1,9 @@
-"""A question about one snapshot as bytes for another process, small enough to cost the process that asks little.
+"""A question about one snapshot as bytes for another process, small enough to cost the asking process little.
 
-Pods are sent by runs: one whole, and of the others each field in which they differ, as one value for all of them. So
-150,000 pods are some thousand objects for the pickler, between which the threads of the process that asks go on: 10 MB
-in 0.8 s, 105 MiB for the reader. As they are they would be 30 MB, 1.4 s in which no other thread runs, and 230 MiB.
-Both ends are one program, and nobody else reads or writes these bytes.
+Pods are sent by runs: one whole, and for the others each field in which they differ, as one value for all of them. So
+150,000 pods are about a thousand objects for the pickler. Between these, the threads of the asking process go on: 10 MB
+in 0.8 s, 105 MiB for the reader. Pickled pod by pod they would be 30 MB, 1.4 s in which no other thread runs, and 230
+MiB. Both ends are one program, and nobody else reads or writes these bytes.
 """
 
 import copyreg
@@ -45,7 +45,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 def send_question(question: Question, file: IO[bytes]) -> None:
     """Write a question; other threads go on between one run of pods and the next."""
     pickler = pickle.Pickler(file, pickle.HIGHEST_PROTOCOL)
-    # As every class of the model is, but for this one of the standard library's.
+    # Every class of the model can be pickled; this class of the standard library cannot.
     pickler.dispatch_table = {**copyreg.dispatch_table, MappingProxyType: lambda view: (_freeze, (dict(view),))}
     snapshot, runs = question.snapshot, question.snapshot.runs
     pickler.dump((replace(question, snapshot=replace(snapshot, pods=())), len(runs)))
@@ -74,7 +74,7 @@ def receive_question(file: IO[bytes]) -> Question:
 
 
 def _find_columns(run: Run) -> Iterator[tuple[str, str | Sequence[Any]]]:
-    """Yield the fields in which the pods of a run differ from its first, with the values of all but that."""
+    """Yield the fields in which the pods of a run differ from its first, with the values of all but the first."""
     first, *others = run.pods
     for name in _FIELDS:
         value = getattr(first, name)
@@ -84,7 +84,7 @@ def _find_columns(run: Run) -> Iterator[tuple[str, str | Sequence[Any]]]:
 
 
 def _join(values: Sequence[Any]) -> str | Sequence[Any]:
-    """Return texts as one text, since each object costs the pickler, and the reader's memory, some bytes more."""
+    """Return texts as one text: each object costs the pickler, and the reader's memory, some bytes more."""
     if all(type(value) is str and _SEPARATOR not in value for value in values):
         return _SEPARATOR.join(values)
     return values

@@ -18,7 +18,7 @@ from rebalancer.scheduling.view import View
 class WorstLoss(Struct, frozen=True, kw_only=True, gc=False):
     """The domain of a key whose loss leaves the fewest pods of a workload for certain, in one phase.
 
-    Of `wanted` pods `now` are left at once, then `guaranteed` to `possible`; `required` must be. `reason` says why not
+    Of `wanted` pods, `now` are left at once, then `guaranteed` to `possible`; `required` must be. `reason` says why not
     all come back for certain, "" where they do.
     """
 
@@ -40,13 +40,13 @@ class WorstLoss(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def badness(self) -> tuple[object, ...]:
-        """A sort key, the worst first: what is certain, then what is possible and left at once, of what is wanted."""
+        """A sort key, the worst first: what is certain, then possible and left at once, as parts of `wanted`."""
         wanted = max(1, self.wanted)
         return self.holds, self.guaranteed / wanted, self.possible / wanted, self.now / wanted, self.workload
 
 
 class Worst(Struct, frozen=True, kw_only=True, gc=False):
-    """What was computed of one cluster: of these workloads, the worst losses of those that lose something.
+    """What was computed of one cluster: for these workloads, the worst losses that take pods from them.
 
     `left_out` counts the domains whose loss was not computed since their keys have too many.
     """
@@ -81,13 +81,13 @@ NOTHING_COMPUTED: Final = ResilienceReport()
 
 
 def find_workloads(view: View) -> frozenset[Reference]:
-    """Return the workloads of which something may be left, also those that lack all their pods."""
+    """Return the workloads whose pods may be left, also those that lack all their pods."""
     owned = (*members(view), *controllers_without_pods(view))
     return frozenset(member.reference for member in owned if member.owner is not None)
 
 
 def find_worst(view: View, demands: Demands) -> Worst:
-    """Return the worst losses of all workloads that lose something by one."""
+    """Return the worst loss of every workload that a loss takes pods from."""
     workloads = find_workloads(view)
     losses = tuple(loss for key in demands.keys for loss in _find_for_key(key, view, demands))
     left_out = sum(max(0, len(view.nodes.groups(key)) - MOST_DOMAINS) for key in demands.keys)
