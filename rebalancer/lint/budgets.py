@@ -12,7 +12,7 @@ _NO_DRAIN = "no drain of a node with one of them ends"
 
 
 def check_budgets(manifests: Manifests) -> Iterator[Finding]:
-    """Yield budgets that allow nothing while all pods are healthy, and those that select what another selects."""
+    """Yield budgets that allow nothing while all pods are healthy, and budgets that select pods of another."""
     first_of: dict[int, Manifest] = {}
     for manifest in manifests.every:
         budget = manifest.budget

@@ -34,7 +34,7 @@ _ALWAYS: Final[Sequence[Callable[[Manifest], Iterator[Finding]]]] = (
     check_constraints,
     check_label_keys,
 )
-"""What follows from one manifest alone."""
+"""What follows from a single manifest."""
 
 _WITHOUT_A_CLUSTER: Final[Sequence[Callable[[Manifest], Iterator[Finding]]]] = (
     check_keys,
@@ -54,8 +54,8 @@ def lint(
 ) -> Sequence[Finding]:
     """Return what the rules find, by file and line; with a cluster also what follows there.
 
-    `drained` are nodes of it that are to be drained; `source` names it in findings that are about no manifest. `policy`
-    is the one whose limits are held against the manifests.
+    `drained` are nodes of the cluster that are to be drained. `source` names the cluster in findings that are about no
+    manifest. The manifests are checked against the limits of `policy`.
     """
     findings = [*_find(manifests), *check_twice(manifests), *check_budgets(manifests)]
     findings += check_limit_ranges(manifests, ground)

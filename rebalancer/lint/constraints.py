@@ -14,7 +14,7 @@ from rebalancer.scheduling.versions import EMPTY_SELECTOR_FIXED
 
 
 def check_constraints(manifest: Manifest) -> Iterator[Finding]:
-    """Yield constraints that are refused, and those that exclude other rules."""
+    """Yield constraints that the API server refuses, and constraints that exclude other rules."""
     workload = manifest.workload
     if workload is None or workload.template is None or manifest.template is None:
         return
@@ -60,7 +60,7 @@ def _duplicates(manifest: Manifest, at: Path, spread: Sequence[SpreadConstraint]
 
 
 def _pinned(manifest: Manifest, path: Path, constraint: SpreadConstraint) -> Iterator[Finding]:
-    """Yield a hard constraint that wants more domains than node affinity leaves: the missing ones count as empty."""
+    """Yield a hard constraint that wants more domains than node affinity leaves: the missing domains count as empty."""
     assert manifest.workload is not None
     assert manifest.workload.template is not None
     admitted = _admitted_values(manifest, constraint.topology_key)
@@ -113,7 +113,7 @@ def _admitted_values(manifest: Manifest, key: str) -> int | None:
 
 
 def _too_few_domains(manifest: Manifest) -> Iterator[Finding]:
-    """Yield required anti-affinity over fewer domains than there are pods, since the node selector names so few."""
+    """Yield required anti-affinity with fewer domains than pods, since the node selector names too few."""
     for path, term in own_terms(manifest, apart=True):
         admitted = _admitted_values(manifest, term.topology_key)
         shortage = find_shortage(manifest, admitted) if admitted is not None else None
@@ -169,7 +169,7 @@ def _together_and_apart(manifest: Manifest, at: Path, spread: Sequence[SpreadCon
 
 
 def _together(key: str, *, alone: bool) -> str:
-    """Say where affinity keeps pods, and under which condition where it is not certain to select own ones `alone`."""
+    """Say where affinity keeps pods, and under which condition if it may select pods other than its own `alone`."""
     unless = "" if alone else ", unless the rules count pods of others, too"
     return f"keeps the pods in one domain of {key}{unless}"
 

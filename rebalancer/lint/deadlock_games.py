@@ -1,12 +1,15 @@
 """Can groups of pods with anti-affinity deadlock each other? Exhaustive search over placements, for small sizes.
 
-Problem: groups (shards) of equal size arrive one pod of each group after the other. Each pod goes to any node that its
-rules admit: a spread constraint over the nodes, perhaps one over the zones, and anti-affinity within the group over the
-zones. A pod without a feasible node stays pending: a deadlock.
-Idea: depth-first search over the scheduler's choices. A state records for each node which groups have a pod there;
-equal nodes and equal zones are sorted, so that symmetric states are counted once and reused.
+Problem: groups (shards) of equal size arrive, one pod of each group after the other. Each pod goes to any node that its
+rules admit: a spread constraint over the nodes, perhaps another over the zones, and anti-affinity within the group over
+the zones. A pod without a feasible node stays pending: a deadlock.
+
+Idea: depth-first search over the scheduler's choices. A state records for each node which groups have a pod there.
+Equal nodes and equal zones are sorted, so that symmetric states are counted once and reused.
+
 Example: zones of 2, 2 and 2 nodes, three groups of two pods, maxSkew 1 over the nodes and 2 over the zones: 96 of 480
 outcomes end in a deadlock.
+
 Cost: at most `MOST_WORK` / nodes² states, each with as many successors as there are nodes.
 """
 
@@ -20,7 +23,7 @@ MOST_PODS: Final = 400
 """Pods of a game: the search recurses once for each pod."""
 
 _State = tuple[tuple[int, ...], ...]
-"""For each zone and node of it a bit set of the groups that have a pod there; sorted, since equal places are alike."""
+"""By zone and node, a bit set of the groups with a pod there; sorted, since equal places are alike."""
 
 
 class GameTooLargeError(ValueError):
@@ -28,7 +31,7 @@ class GameTooLargeError(ValueError):
 
 
 class GameResult(NamedTuple):
-    """The number of scheduler outcomes, and how many of these end in a deadlock."""
+    """The number of scheduler outcomes, and how many of them end in a deadlock."""
 
     ways: int
     stuck: int

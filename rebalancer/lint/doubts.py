@@ -1,6 +1,6 @@
 """Why pods of a manifest that find no node in the model may find one: what the manifests or the snapshot leave open.
 
-Some keep the template of the cluster, some surplus pods go first and nobody knows which, and a priority that is not
+Some pods keep the template of the cluster. Some surplus pods go first, and nobody knows which. A priority that is not
 known may preempt others.
 """
 
@@ -33,7 +33,7 @@ def has_unknown_priority(manifest: Manifest, ground: Ground) -> bool:
 
 
 def describe_doubt(manifest: Manifest, ground: Ground, short: int) -> str:
-    """Say why it is not proved that `short` pods of a manifest find no node, "" where it is."""
+    """Say why it is not proved that `short` pods of a manifest find no node, "" where it is proved."""
     kept = count_not_replaced(manifest, ground)
     if is_paused(manifest) and kept:
         return "the Deployment is paused, and none is created before it is resumed"

@@ -1,11 +1,11 @@
 """In which order the pods of a drain have to go.
 
-Problem: a budget lets pods go one by one, and keeps the last ones where new pods find no node. If it counts the pods of
-several workloads, those that find a node elsewhere may go first. Idea: play the drain once for each order of its
-workloads: a pod goes as soon as its budget allows it, and its replacement is placed where the model thinks most likely.
+Problem: a budget lets pods go one by one, and keeps the last where new pods find no node. If the budget counts the pods
+of several workloads, pods that find a node elsewhere may go first. Idea: simulate the drain once for each order of its
+workloads. A pod goes as soon as its budget allows it, and its replacement goes where the model thinks most likely.
 
 Example: three workloads share a budget that lets one of nine pods be missing. The new pod of the first finds no node.
-If it is evicted last the drain ends, if it is first the others stay.
+If the first is evicted last, the drain ends. If it is evicted first, the others stay.
 
 Cost: a placement for each pod and each of `MOST_ORDERS` orders.
 """
@@ -28,11 +28,11 @@ from rebalancer.scheduling.view import View
 
 MOST_ORDERS: Final = 24
 MOST_PODS: Final = 100
-"""Pods of a drain of which orders are played."""
+"""Orders are simulated for drains of up to this many pods."""
 
 
 class Played(NamedTuple):
-    """An order of workloads, which pods stay by it, and the replacements that wait for a node at its end."""
+    """An order of workloads, the pods that stay, and the replacements that wait for a node at its end."""
 
     order: tuple[Reference, ...]
     staying: Mapping[Reference, Sequence[Pod]]
@@ -40,7 +40,7 @@ class Played(NamedTuple):
 
 
 def play_orders(view: View, nodes: Sequence[str], there: Mapping[Reference, Sequence[Pod]]) -> Sequence[Played]:
-    """Return what comes of a drain in different orders of its workloads; none where too many pods are there."""
+    """Return the result of a drain in different orders of its workloads; none where there are too many pods."""
     if sum(map(len, there.values())) > MOST_PODS:
         return ()
     cordoned = tuple(
@@ -58,7 +58,7 @@ def count_allowed(budget: DisruptionBudget, view: View) -> int:
 
 
 class _Play:
-    """One drain, pod by pod; a budget spares less than none where too few of its pods are healthy."""
+    """One drain, pod by pod; a budget's allowance is negative while too few of its pods are healthy."""
 
     def __init__(self, view: View, there: Mapping[Reference, Sequence[Pod]]) -> None:
         self._view = view
@@ -74,7 +74,7 @@ class _Play:
                 self._spare[str(budget)] = healthy - budget.desired_of(budget.expected)
 
     def run(self, order: tuple[Reference, ...]) -> Played:
-        """Evict pods as long as one may go, always the first one in the order."""
+        """Evict pods as long as one may go, always the first in the order."""
         while gone := next((pod for workload in order for pod in self._left[workload] if self._may_go(pod)), None):
             self._evict(gone)
         return Played(order, {workload: pods for workload, pods in self._left.items() if pods}, self._waiting)

@@ -26,7 +26,7 @@ _Found = tuple[Rule, Severity, str]
 
 
 def check_drain(ground: Ground, nodes: Sequence[str], source: str) -> Iterator[Finding]:
-    """Yield what keeps a drain of these nodes from its end; `source` names the cluster, where no manifest is meant."""
+    """Yield what keeps a drain of these nodes from its end; `source` names the cluster where no manifest is meant."""
     view, there = ground.now, defaultdict[Reference, list[Pod]](list)
     for node in nodes:
         for pod in view.pods_on(node):
@@ -56,7 +56,7 @@ def _never_ends(found: _Found | None) -> bool:
 def _find_order(
     there: Mapping[Reference, Sequence[Pod]], nodes: Sequence[str], view: View
 ) -> Iterator[tuple[Reference, _Found]]:
-    """Yield the workloads whose pods have to wait: for those of others, or for each other."""
+    """Yield the workloads whose pods have to wait for those of others, or for each other."""
     orders = play_orders(view, nodes, there)
     stuck = [one for one in orders if one.staying and one.waiting]
     ends = next((one.order for one in orders if not one.staying), None)
@@ -92,7 +92,7 @@ def _find_turns(there: Mapping[Reference, Sequence[Pod]], view: View) -> Iterato
 
 
 def _find_data(pods: Sequence[Pod]) -> Iterator[_Found]:
-    """Yield that pods have emptyDir volumes; of one with `medium: Memory` nothing is said.
+    """Yield that pods have emptyDir volumes; `medium: Memory` is no finding.
 
     Source: `staging/src/k8s.io/kubectl/pkg/drain/filters.go` (localStorageFilter).
     """
@@ -108,7 +108,7 @@ def _find_data(pods: Sequence[Pod]) -> Iterator[_Found]:
 
 
 def _is_drained(pod: Pod) -> bool:
-    """Return whether a drain evicts a pod: none of a DaemonSet or of the node itself, none that ends by itself."""
+    """Return whether a drain evicts a pod: not if it is a DaemonSet's, the node's own, or ends by itself."""
     own = pod.owner is not None and pod.owner.kind in NODE_OWNERS
     return not (own or pod.mirror or pod.finished or pod.terminating)
 
@@ -144,10 +144,10 @@ def _find_kept(
         return ""
     unready = sum(not pod.ready for pod in pods)
     may_heal = unready == len(pods) and len(view.snapshot.budget_selection.pods_of(budget)) - unready >= desired
-    # Beside pods that a rollout made above the number that the budget expects it may allow one.
+    # Beside pods that a rollout added above the number that the budget expects, it may allow one.
     if desired >= budget.expected and _count_healthy(budget, view) <= desired and not may_heal:
         return f"keeps {desired} of {plural(budget.expected, 'pod')}, and never allows an eviction"
-    # Right after the last eviction so many are healthy: all of them on other nodes.
+    # Right after the last eviction this many are healthy: all pods on other nodes.
     if row is not None and budget.expected == row.wanted and desired > row.possible:
         return f"keeps {desired} of {plural(row.wanted, 'pod')} healthy, and {_without(row)}"
     key = find_key_that_holds(pods[0], budget, nodes, view)
@@ -160,7 +160,7 @@ def _find_kept(
 
 
 def _find_kept_now(pods: Sequence[Pod], budget: DisruptionBudget, view: View) -> str:
-    """Return why a budget lets no pod go as things are: others of it are not Ready."""
+    """Return why a budget lets no pod go as things are: others of its pods are not Ready."""
     desired, healthy = budget.desired_of(budget.expected), _count_healthy(budget, view)
     if not desired or healthy > desired or not _is_heeded(budget, pods, view):
         return ""
@@ -171,9 +171,10 @@ def _find_kept_now(pods: Sequence[Pod], budget: DisruptionBudget, view: View) ->
 
 
 def _is_heeded(budget: DisruptionBudget, pods: Sequence[Pod], view: View) -> bool:
-    """Return whether some of the pods is Ready, or the budget keeps unready ones, too.
+    """Return whether one of the pods is Ready, or the budget keeps unready pods, too.
 
-    It does not where as many others are healthy as it wants, unless it says so.
+    The budget does not keep unready pods while enough others are healthy, or where its unhealthyPodEvictionPolicy is
+    AlwaysAllow.
     """
     is_whole = _count_healthy(budget, view) >= budget.desired_of(budget.expected)
     return not (budget.always_allow or is_whole) or any(pod.ready for pod in pods)
@@ -188,6 +189,6 @@ def _without(row: Remaining) -> str:
 
 
 def _stub(workload: Reference, source: str) -> Manifest:
-    """Return what a finding about an object of the cluster stands at."""
+    """Return the manifest that a finding about an object of the cluster refers to."""
     kind, namespace, name = workload.kind, workload.namespace, workload.name
     return Manifest(file=source, kind=kind, namespace=namespace, name=name, value=None, find_line=lambda _: 1)

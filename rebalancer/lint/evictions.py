@@ -1,7 +1,7 @@
-"""How many evictions it takes until the pods of today satisfy what is deployed.
+"""How many evictions it takes until today's pods satisfy what is deployed.
 
 A limit of a policy starts no rollout: the pods stay where they are, and the planner proves how many have to move. A
-constraint is a part of the template: its rollout places the pods anew, but for those that the strategy keeps back.
+constraint is a part of the template: its rollout places the pods again, except for pods that the strategy keeps back.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,10 +20,10 @@ from rebalancer.policy.team_maps import POLICY_KEY, POLICY_MAP
 
 
 def check_evictions(ground: Ground, policy: Policy | None) -> Iterator[Finding]:
-    """Yield what the pods of today violate of the policy's limits, and constraints that differ from the live ones.
+    """Yield what today's pods violate: limits of the policy, and constraints that differ from the live ones.
 
-    Where the policy is among the manifests that is said of all workloads, at its ConfigMap; else of those manifests
-    alone that change no pod.
+    Where the policy is among the manifests, all workloads are checked, and the finding is at its ConfigMap. Otherwise
+    only manifests that change no pod are.
     """
     maps = [*filter(_is_policy, ground.manifests.every)]
     there = {ref: one for ref, one in ground.by_workload.items() if ref not in ground.changing}
@@ -47,7 +47,7 @@ def _is_policy(manifest: Manifest) -> bool:
 
 
 def _find_violated(plan: ComponentPlan) -> Sequence[EvaluatedLimit]:
-    """Return the limits that are violated and can be kept; that no placement keeps others is what another rule says."""
+    """Return the violated limits that some placement keeps; another rule reports limits that none keeps."""
     return [row for row in plan.limits if row.state is State.VIOLATED] if plan.state is State.VIOLATED else []
 
 

@@ -1,4 +1,4 @@
-"""A finding: a rule, where in which file, the fact with its numbers, and the smallest change that removes it."""
+"""A finding: a rule, the file and field, the fact with its numbers, and the smallest change that removes it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from rebalancer.model.worded import Worded
 
 
 class Severity(StrEnum):
-    """How bad it is: an error will be refused or get stuck; a warning will under a condition that is named."""
+    """How bad it is: an error will be refused or get stuck; a warning will under a condition that it names."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -244,7 +244,7 @@ class Operation(NamedTuple):
 class Finding:
     """What a rule says of a manifest, at the line of `path`; `patch` is the smallest change, empty where none helps.
 
-    `numbers` are those of the message by name, and `sizes` the numbers of pods that it lists, of rules about limits.
+    `numbers` are the message's numbers by name. `sizes` are the numbers of pods that it lists, for rules about limits.
     """
 
     rule: Rule

@@ -1,7 +1,7 @@
-"""The cluster in which manifests would be deployed, and the same with what they ask for.
+"""The cluster in which manifests would be deployed, now and with their workloads deployed.
 
-Workloads that are there already have the manifest's replicas and template then. Where the template is another one than
-theirs, their pods are gone and have to be placed anew: that is how a rollout ends.
+Workloads that exist already get the manifest's replicas and template. If the template differs from theirs, their pods
+are gone and have to be placed again: that is how a rollout ends.
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ from rebalancer.scheduling.view import View
 
 _HASH: Final = "pod-template-hash"
 _NEW: Final = "lint"
-"""The revision of a Deployment's new pods: no hash that a controller makes is such a word."""
+"""The revision of a Deployment's new pods: no controller makes a hash like this word."""
 
 _TOP: Final = "Deployment"
 
@@ -56,7 +56,7 @@ class Ground:
 
     @cached_property
     def scaled(self) -> View | None:
-        """The same with as many pods as autoscalers choose at most; None where none chooses more than is deployed."""
+        """`deployed` with the most pods that autoscalers choose; None where none chooses more than is deployed."""
         more = {
             workload: min(number, MOST_SCALED)
             for workload, manifest in self.by_workload.items()
@@ -65,7 +65,7 @@ class Ground:
         return View(self._deploy(more), self.profile) if more else None
 
     def most(self, workload: Reference) -> int | None:
-        """Return the most replicas that an autoscaler chooses, of a manifest or of the cluster; None without one."""
+        """Return the most replicas that an autoscaler, of a manifest or of the cluster, chooses; None without one."""
         name = workload.kind, workload.name
         written = self.manifests.most.get((workload.namespace, *name)) or self.manifests.most.get(("", *name))
         there = (
@@ -90,7 +90,7 @@ class Ground:
         return len({value for node, value in self.empty.nodes.values(key).items() if node in left})
 
     def find_rollout(self, manifest: Manifest) -> tuple[Workload, Sequence[Pod]] | None:
-        """Return the owner of the new pods of a rollout, and the living old ones; None where there is no rollout."""
+        """Return the owner of a rollout's new pods, and the live old pods; None where there is no rollout."""
         if manifest not in self._rollouts:
             self._rollouts[manifest] = self._find_rollout(manifest)
         return self._rollouts[manifest]
@@ -113,12 +113,12 @@ class Ground:
 
     @cached_property
     def settled(self) -> View:
-        """The cluster as it is once the pods that are terminating have ended."""
+        """The cluster as it is once the terminating pods have ended."""
         return lose(self.now, frozenset(), Phase.GONE).after
 
     @cached_property
     def lasting(self) -> View:
-        """The same without pods that may end by themselves: those of Jobs, of other controllers and of nobody."""
+        """`settled` without pods that may end by themselves: of Jobs, of other controllers, or without an owner."""
         kinds = REPLACING_KINDS | NODE_OWNERS
         pods = (placed.pod for placed in self.settled.placed_pods())
         ending = [pod for pod in pods if pod.owner is None or pod.owner.kind not in kinds]
@@ -148,7 +148,7 @@ class Ground:
 
     @cached_property
     def scaled_down(self) -> Reference | None:
-        """The first workload of the manifests that keeps some of its pods of today, but not all; None without one."""
+        """The first workload of the manifests that keeps some of today's pods, but not all; None without one."""
         for reference in sorted(self.changing):
             owner = self.find_owner(self.by_workload[reference])
             assert owner is not None
@@ -226,12 +226,12 @@ class Ground:
 
     @cached_property
     def by_workload(self) -> dict[Reference, Manifest]:
-        """The manifests of workloads whose pods are replaced, the last one of each."""
+        """The manifests of workloads whose pods are replaced, the last for each workload."""
         return {reference_of(one): one for one in self.manifests.workloads if is_placed(one)}
 
 
 def is_placed(manifest: Manifest) -> bool:
-    """Return whether a manifest's pods are placed in the cluster: of other kinds it is not known where they go."""
+    """Return whether a manifest's pods are placed in the cluster: for other kinds it is not known where they go."""
     return manifest.kind in REPLACING_KINDS or manifest.kind == _TOP
 
 
@@ -256,7 +256,7 @@ def _has_template(owner: Workload, template: PodTemplate) -> bool:
 
 
 def _sample(owner: Workload, view: View, ordinal: int = 0) -> Pod:
-    """Return a pod of an owner, which waits for a node: but for names that have the ordinal all are as the first is.
+    """Return a pending pod of an owner: all are like the first, except for names with the ordinal.
 
     It is as the API server makes it: `matchLabelKeys` are in its selectors.
     """

@@ -1,4 +1,4 @@
-"""Topology keys that are nearly well-known ones, and outdated ones."""
+"""Topology keys that are nearly well-known keys, and outdated keys."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -18,14 +18,14 @@ _OUTDATED: Final = {
     "failure-domain.beta.kubernetes.io/region": REGION,
     "beta.kubernetes.io/hostname": HOSTNAME,
 }
-"""Source: the same page; clouds still set the first two of them on some nodes, and Kubernetes itself on none."""
+"""Source: the same page; clouds still set the first two keys on some nodes, and Kubernetes itself on none."""
 
 _OWN_PREFIXES: Final = ("kubernetes.io", "k8s.io")
-"""Prefixes that are Kubernetes' own, or end so: what nobody else may use is a mistake, unless it is known."""
+"""Only Kubernetes may use these prefixes, or prefixes that end so: an unknown key with such a prefix is a mistake."""
 
 
 def check_keys(manifest: Manifest) -> Iterator[Finding]:
-    """Yield the topology keys of a template that are probably others."""
+    """Yield the topology keys of a template that are probably mistyped."""
     for path, key in topology_keys(manifest):
         meant = _OUTDATED.get(key)
         what = f"is outdated: new nodes have {meant}" if meant else ""
@@ -44,7 +44,7 @@ def check_keys(manifest: Manifest) -> Iterator[Finding]:
 
 
 def replace_key(manifest: Manifest, path: Path, meant: str) -> tuple[Operation, ...]:
-    """Return the operation that writes another topology key; none where a second constraint would have it then."""
+    """Return the operation that writes another topology key; none where two constraints would then share it."""
     *way, number, _ = path
     others = manifest.find(tuple(way)) if "topologySpreadConstraints" in way else ()
     action = manifest.find((*way, number, "whenUnsatisfiable"))
@@ -54,7 +54,7 @@ def replace_key(manifest: Manifest, path: Path, meant: str) -> tuple[Operation, 
 
 
 def _describe_effect(path: Path) -> str:
-    """Say what a rule over a key does that no node has: a spread constraint that is hard admits no node."""
+    """Say what a rule does over a key that no node has: a hard spread constraint admits no node."""
     if "topologySpreadConstraints" in path:
         return "a hard constraint over a key that no node has admits no node, a soft one does nothing"
     if "podAffinity" in path and "requiredDuringSchedulingIgnoredDuringExecution" in path:

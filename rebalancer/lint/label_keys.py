@@ -1,7 +1,7 @@
-"""Keys that are in matchLabelKeys and in the labelSelector beside it: pods that carry such a label are refused.
+"""Keys both in matchLabelKeys and in the labelSelector beside it: pods that carry such a label are refused.
 
 From 1.34 on the API server accepts the pair in a template, merges the label into the selector of each new pod, and
-refuses the pod for the key that is there twice; before it refused the template, too. Source: `strategy.go` of
+refuses the pod because the key is there twice. Earlier API servers refuse the template, too. Source: `strategy.go` of
 `pkg/registry/core/pod` (mutateTopologySpreadConstraints) and `pkg/apis/core/validation/validation.go`
 (ValidateMatchLabelKeysAndMismatchLabelKeys).
 """
@@ -55,7 +55,7 @@ def find_in_both(manifest: Manifest, at: Path, selector: Any) -> Sequence[str]:
 
 
 def drop_keys(manifest: Manifest, at: Path, dropped: Sequence[str]) -> tuple[Operation, ...]:
-    """Return the operation that takes keys out of matchLabelKeys: a selector that names them needs none."""
+    """Return the operation that removes keys from matchLabelKeys: a selector that names them needs none."""
     path = (*at, "matchLabelKeys")
     left = [key for key in manifest.find(path) or () if key not in dropped]
     if not dropped:

@@ -1,7 +1,7 @@
 """Which maxSkew guarantees a limit on a number of domains, which sizes cannot satisfy both, and which groups deadlock.
 
-A skew bound is no cap. With maxSkew s, the fullest of d domains holds at most s of n pods for certain only if
-d >= n - s + 1; with fewer domains a smaller maxSkew may do.
+A skew bound is no cap. With maxSkew s, the fullest of d domains holds at most s of n pods for certain only if d >= n -
+s + 1. With fewer domains a smaller maxSkew may do.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,29 +19,29 @@ from rebalancer.planning.single_class.placement import make_inner
 from rebalancer.policy import Condition, Share
 
 _MOST_GAMES: Final = 4
-"""Up to this many values of maxSkew are tried, each one larger than the last."""
+"""Up to this many values of maxSkew are tried, in ascending order."""
 
 _MOST_CACHED: Final = 1_024
 
 
 class Cap(NamedTuple):
-    """How many of so many pods a domain may hold: a share of them, or a number; `total` is when it applies."""
+    """How many pods of a given number a domain may hold: a share or a number; `total` is when it applies."""
 
     share: Share | None
     most: int = 0
     total: Condition | None = None
 
     def of(self, pods: int) -> int:
-        """Return the most that one domain may hold; all where the limit does not apply."""
+        """Return the most pods that one domain may hold; all where the limit does not apply."""
         if self.total is not None and not self.total.holds(pods):
             return pods
         return self.share.cap(pods) if self.share is not None else self.most
 
 
 class Domains(NamedTuple):
-    """Domains, and the maxSkew of hard constraints over them and over the larger ones.
+    """Domains, and the maxSkew of hard constraints over them and over the larger domains.
 
-    `zones` are the numbers of domains in each larger one; one number where there is none larger. `zone_max_skew` is
+    `zones` are the numbers of domains in each larger domain; one number where there is none larger. `zone_max_skew` is
     None for no such constraint.
     """
 
@@ -57,7 +57,7 @@ class Domains(NamedTuple):
 class HardConstraint(NamedTuple):
     """A hard constraint with this maxSkew, under which one domain can hold `most` pods.
 
-    That is within the limit from `domains_needed` domains on, None where no number of domains is enough.
+    With at least `domains_needed` domains that is within the limit; None where no number of domains is enough.
     """
 
     max_skew: int
@@ -83,7 +83,7 @@ def needed_domains(pods: int, cap: int, max_skew: int) -> int | None:
 
 
 def find_constraints(pods: int, cap: int, domains: int) -> Sequence[HardConstraint]:
-    """Return the loosest constraint that can be enough, and the loosest that is enough here, if it is another one."""
+    """Return the loosest constraint that can be enough, and, if it differs, the loosest that is enough here."""
 
     def make(max_skew: int) -> HardConstraint:
         return HardConstraint(max_skew, most_under(pods, domains, max_skew), needed_domains(pods, cap, max_skew))
@@ -103,7 +103,7 @@ def size_problem(pods: int, domains: Domains) -> SizeProblem:
 
 @lru_cache(_MOST_CACHED)
 def search_deadlocks(groups: int, group_size: int, domains: Domains) -> DeadlockSearch | None:
-    """Play groups whose pods are kept apart, over the larger domains where there are any; None if it is too large."""
+    """Simulate groups whose pods are kept apart, over the larger domains if there are any; None if it is too large."""
     zones = domains.zones if len(domains.zones) > 1 else (1,) * domains.number
     games: list[GameResult] = []
     with suppress(GameTooLargeError):

@@ -1,7 +1,7 @@
 """LimitRanges that refuse the pods of a template: the workload is accepted, and its controller creates no pod.
 
-A LimitRange of the cluster is certain to be there first. One among the manifests may come after the first pods, and
-what it gives containers by default is not counted in placements.
+A LimitRange of the cluster is certain to be there first. A LimitRange among the manifests may come after the first
+pods, and its defaults for containers are not counted in placements.
 
 Source: `plugin/pkg/admission/limitranger/admission.go`.
 """
@@ -90,7 +90,7 @@ def _refuse(
 
 
 def _find_doubt(manifest: Manifest, ground: Ground | None, *, is_written: bool) -> str:
-    """Say under which condition a new pod is created all the same, or later, "" where none is for certain."""
+    """Say under which condition a new pod is created all the same, or later; "" where none is for certain."""
     if ground is None or is_written:
         return "unless it is created before the LimitRange"
     if not is_placed(manifest) or reference_of(manifest) not in ground.changing:
@@ -139,7 +139,7 @@ def _describe(manifest: Manifest, refused: _Refused, doubt: str, snapshot: Snaps
 
 
 def _find_container(manifest: Manifest, name: str) -> Path:
-    """Return where a container stands; the template's spec where the pod as a whole is meant."""
+    """Return the path of a container; the template's spec where the pod as a whole is meant."""
     assert manifest.template is not None
     spec = (*manifest.template, "spec")
     for kind in ("containers", "initContainers"):
@@ -150,7 +150,7 @@ def _find_container(manifest: Manifest, name: str) -> Path:
 
 
 def _fix(manifest: Manifest, refused: _Refused, snapshot: Snapshot) -> tuple[Operation, ...]:
-    """Return the change of a container to what a bound allows, where no LimitRange refuses its pods then."""
+    """Return the change of a container to what a bound allows, if no LimitRange then refuses its pods."""
     why, at = refused.why, _find_container(manifest, refused.why.container)
     assert manifest.workload is not None
     assert manifest.workload.template is not None

@@ -1,4 +1,4 @@
-"""Limits of a policy that no placement keeps, and those that no hard constraint guarantees."""
+"""Limits of a policy that no placement keeps, and limits that no hard constraint guarantees."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -18,7 +18,7 @@ from rebalancer.policy import Policy
 _REPLICAS: Path = ("spec", "replicas")
 
 _STEPS: Final = 10
-"""How far beyond twice the number of pods a number is searched that a placement keeps within a limit."""
+"""How far beyond twice the number of pods to search for a number that a placement keeps within a limit."""
 
 
 def check_limits(manifests: Manifests, ground: Ground | None, policy: Policy) -> Iterator[Finding]:
@@ -79,7 +79,7 @@ def _sentence(ways: Sequence[str]) -> str:
 
 
 def _enlarge(covered: CoveredLimit, pods: int) -> tuple[Operation, ...]:
-    """Return the operation that makes so many pods of the only workload that a limit counts, where it has a number."""
+    """Return the operation that sets this many pods for the only workload that a limit counts, if it has a number."""
     (manifest, *others) = covered.manifests
     alone = not others and len(covered.limit.parts) == 1 and manifest.replicas == covered.pods
     is_written = manifest.find(_REPLICAS) is not None
@@ -87,7 +87,7 @@ def _enlarge(covered: CoveredLimit, pods: int) -> tuple[Operation, ...]:
 
 
 def _domains_that_it_takes(covered: CoveredLimit, max_skew: int | None) -> Iterator[Finding]:
-    """Yield how many domains a limit takes, and how many guarantee it, where nothing is known of them."""
+    """Yield how many domains a limit needs, and how many guarantee it, where none are known."""
     if covered.domains is not None:
         return
     pods, most = covered.pods, covered.most
@@ -108,7 +108,7 @@ def _domains_that_it_takes(covered: CoveredLimit, max_skew: int | None) -> Itera
 
 
 def _find_options(covered: CoveredLimit) -> Sequence[HardConstraint]:
-    """Return constraints that may guarantee a limit, the loosest first; the last one does, in any cluster that can."""
+    """Return constraints that may guarantee a limit, the loosest first; the last does if any constraint can."""
     if covered.domains is not None:
         return find_constraints(covered.pods, covered.most, covered.domains)
     pods, most = covered.pods, covered.most
@@ -130,7 +130,7 @@ def _not_guaranteed(covered: CoveredLimit, options: Sequence[HardConstraint], ma
 
 
 def _numbers(covered: CoveredLimit, options: Sequence[HardConstraint]) -> Mapping[str, int]:
-    """Return the numbers of the message; the constraint of the change first, then the looser one, if there is one."""
+    """Return the numbers of the message; the constraint of the change first, then the looser one, if it exists."""
     numbers = {"pods": covered.pods, "cap": covered.most, "most": covered.worst}
     if covered.domains is not None:
         numbers["domains"] = covered.domains
@@ -153,7 +153,7 @@ def _describe(covered: CoveredLimit, option: HardConstraint) -> str:
 
 
 def _constrain(covered: CoveredLimit, max_skew: int, manifest: Manifest) -> tuple[Operation, ...]:
-    """Return the operations that give a template the constraint; none where another one is in its place.
+    """Return the operations that give a template the constraint; none where another is in its place.
 
     The API server takes one hard constraint for each key.
     """

@@ -21,7 +21,7 @@ _MOST_SHOWN: Final = 12
 
 
 def check_sizes(covered: CoveredLimit, max_skew: int | None) -> Iterator[Finding]:
-    """Yield the sizes without a placement: those that are chosen within a limit, all within the constraints alone.
+    """Yield the sizes without a placement: chosen sizes within a limit, and all sizes within the constraints alone.
 
     `max_skew` is that of the constraint over its domains that all the pods have, or should have.
     """
@@ -72,7 +72,7 @@ def _beyond(covered: CoveredLimit, sizes: tuple[int, ...], message: str) -> Find
 
 
 def show_sizes(sizes: Sequence[int]) -> str:
-    """Write sizes as ranges, and how many there are besides."""
+    """Write sizes as ranges, and how many more there are."""
     ranges = join_sizes(sizes)
     if len(ranges) <= _MOST_SHOWN:
         return list_sizes(sizes)
@@ -81,7 +81,7 @@ def show_sizes(sizes: Sequence[int]) -> str:
 
 
 def domains_of(covered: CoveredLimit, max_skew: int) -> Domains:
-    """Return the domains of a limit, with a constraint over them and, if there is one, that over the larger ones."""
+    """Return the domains of a limit, with the constraint over them and, if there is one, over the larger domains."""
     zones = covered.zones
     return Domains(zones, max_skew, covered.find_max_skew(covered.larger_key) if len(zones) > 1 else None)
 
@@ -121,7 +121,7 @@ def check_groups(covered: CoveredLimit, max_skew: int) -> Iterator[Finding]:
 
 
 def _find_group_size(covered: CoveredLimit) -> int | None:
-    """Return how many pods each workload has, all of them kept apart over the same domains; None where it differs."""
+    """Return how many pods each workload has, all kept apart over the same domains; None where it differs."""
     if len(covered.limit.parts) != len(covered.manifests) or len({one.replicas for one in covered.manifests}) > 1:
         return None
     key = covered.larger_key if len(covered.zones) > 1 else covered.limit.topology_key

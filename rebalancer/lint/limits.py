@@ -1,7 +1,8 @@
-"""The limits of a policy over the pods of manifests: how many of them a domain may hold, and what guarantees that.
+"""The limits of a policy over the pods of manifests: how many a domain may hold, and what guarantees that.
 
 Pods are counted as `report` counts them, in the cluster in which all manifests are deployed. Without a cluster they are
-counted in one that has no node: how many pods belong together is known then, how many domains there are is not.
+counted in a cluster without nodes: then the number of pods that belong together is known, but not the number of
+domains.
 """
 
 from collections import Counter
@@ -34,10 +35,10 @@ _NOWHERE: Final = Snapshot(taken_at=datetime(1970, 1, 1, tzinfo=UTC))
 
 @dataclass(frozen=True, eq=False)
 class CoveredLimit:
-    """A limit of the policy, and the manifests of whose pods it says how many a domain may hold.
+    """A limit of the policy, and the manifests whose pods it counts.
 
-    `domains` are the domains that have a node, None without a cluster; `where` says then in which clusters it applies,
-    "" for all.
+    `domains` are the domains that have a node, None without a cluster; `where` says then in which clusters the limit
+    applies, "" for all.
     """
 
     limit: EvaluatedLimit
@@ -52,31 +53,31 @@ class CoveredLimit:
 
     @property
     def sizes(self) -> Sequence[int]:
-        """The numbers of pods that it may count: as many as there are, and those that autoscalers may choose."""
+        """The numbers of pods that it may count: the current number, and the numbers that autoscalers may choose."""
         fixed = self.pods - sum(one.replicas for one in self.manifests)
         least, most = (fixed + sum(one.sizes[at] for one in self.manifests) for at in (0, -1))
         return sorted({self.pods, *range(max(1, least), min(most, MOST_SCALED) + 1)})
 
     @property
     def most(self) -> int:
-        """How many of them one domain may hold."""
+        """How many of the pods one domain may hold."""
         assert self.limit.cap is not None
         return self.limit.cap
 
     @property
     def cap(self) -> Cap:
-        """The same for every number of pods."""
+        """How many pods one domain may hold, for every number of pods."""
         rule = self.limit.rule
         return Cap(rule.max_share, rule.max_pods or 0, rule.when.total)
 
     def fits(self, pods: int) -> bool:
-        """Return whether some placement of so many pods keeps it; without a cluster: over some number of domains."""
+        """Return whether some placement of this many pods keeps it; without a cluster: over some number of domains."""
         most = self.cap.of(pods)
         return most * self.domains >= pods if self.domains is not None else most > 0
 
     @property
     def counts_everywhere(self) -> bool:
-        """Whether each node of the cluster is in one of its domains: elsewhere it counts no pods."""
+        """Whether each node of the cluster is in one of its domains: it counts no pods elsewhere."""
         nodes = self.limit.view.nodes
         return len(nodes.values(self.limit.topology_key)) == len(nodes.by_name)
 
@@ -127,7 +128,7 @@ class CoveredLimit:
 
     @property
     def binding_keys(self) -> Sequence[str]:
-        """The key of its domains, and that of zones where they are nodes: a rule over zones bounds nodes, too."""
+        """The key of its domains, and the zones' key where these are nodes: a rule over zones bounds nodes, too."""
         key = self.limit.topology_key
         return (key, ZONE) if key == HOSTNAME else (key,)
 
@@ -141,7 +142,7 @@ class CoveredLimit:
 
     @property
     def worst(self) -> int:
-        """How many of the pods their hard rules let one domain hold; without a cluster, of all domains one may be."""
+        """How many pods their hard rules let one domain hold; without a cluster all, as there may be one domain."""
         if self.domains is None:
             return self.pods
         limit = self.limit
@@ -149,12 +150,12 @@ class CoveredLimit:
 
     @property
     def larger_key(self) -> str:
-        """The key of the larger domains that its domains may be parts of: regions of zones, else zones."""
+        """The key of the larger domains that its domains may be parts of: regions for zones, else zones."""
         return REGION if self.limit.topology_key == ZONE else ZONE
 
     @cached_property
     def zones(self) -> tuple[int, ...]:
-        """The numbers of domains in each larger one, sorted; one number where they are no parts of larger ones."""
+        """The numbers of domains in each larger domain, sorted; one number where there are no larger domains."""
         limit = self.limit
         value_of = limit.view.nodes.values(self.larger_key)
         found = [{value_of.get(name) for name in nodes} for nodes in limit.counts.domains.values() if nodes]
@@ -182,13 +183,13 @@ def find_limits(manifests: Manifests, ground: Ground | None, policy: Policy) -> 
 
 
 def _zones_of(limit: EvaluatedLimit, policy: Policy) -> Condition | None:
-    """Return the number of zones with which a limit applies, as the policy has it."""
+    """Return the number of zones at which a limit applies, as the policy has it."""
     (group,) = (group for group in policy.groups if group.name == limit.group)
     return next(rule.when.zones for rule in group.limits if rule.name == limit.limit)
 
 
 def _as_deployed(group: PolicyGroup, *, is_known: bool) -> PolicyGroup:
-    """Return a group whose limits count all pods that are wanted; without a cluster with any number of zones."""
+    """Return a group whose limits count all wanted pods; without a cluster, with any number of zones."""
 
     def change(limit: Limit) -> Limit:
         when = limit.when if is_known else limit.when.model_copy(update={"zones": None})

@@ -1,4 +1,4 @@
-"""A manifest: one document of a file, what the model knows of it, and on which line each field stands."""
+"""A manifest: one document of a file, what the model knows of it, and the line of each field."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -12,50 +12,51 @@ from rebalancer.model.creation import LimitRange
 from rebalancer.model.workloads import Workload
 
 Path = tuple[str | int, ...]
-"""The way to a field: keys, and positions in lists."""
+"""The path to a field: keys, and indices of lists."""
 
 ROOT: Final[Path] = ()
 
 
 MOST_SCALED: Final = 10_000
-"""Up to this many pods of a workload, which few clusters hold, are placed or chosen by an autoscaler."""
+"""Up to this many pods of a workload are placed or chosen by an autoscaler; few clusters hold more."""
 
 
 ONE_EACH: Final = frozenset({"DaemonSet"})
-"""Kinds that have a pod for each node: no number of replicas, and no choice of the scheduler."""
+"""Kinds with a pod for each node: they have no number of replicas, and the scheduler has no choice."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Manifest:
-    """A document that is a Kubernetes object, or an item of a list, which stands at `prefix` of its document.
-
-    `value` is it as written, `find_line` returns the line of a field, or of the nearest one around it that is written.
-    `ignores` are the names of rules that comments in it turn off. `template` is the path of its pod template.
-    `workload`, `budget`, `autoscaler` and `limit_range` are what it is, as the model has it, None of other kinds.
-    `chosen` are the numbers of replicas that an autoscaler among the manifests may choose, None without one. `problem`
-    says why a document, or an object of such a kind, cannot be read, `caution` what is said of one that is read.
-    """
+    """A document that is a Kubernetes object, or an item of a list, at `prefix` of its document."""
 
     file: str
     kind: str
     namespace: str
     name: str
     value: Any
+    """The object as written."""
     find_line: Callable[[Path], int]
+    """Returns the line of a field, or of the nearest written field around it."""
     prefix: Path = ROOT
     ignores: frozenset[str] = frozenset()
+    """The names of rules that comments in it turn off."""
     template: Path | None = None
+    """The path of its pod template."""
     workload: Workload | None = None
+    """The object as the model has it; None for other kinds, as for the next three."""
     budget: DisruptionBudget | None = None
     autoscaler: Autoscaler | None = None
     limit_range: LimitRange | None = None
     chosen: range | None = None
+    """The numbers of replicas that an autoscaler among the manifests may choose, None without one."""
     problem: str = ""
+    """Why a document, or an object of a kind that the model has, cannot be read."""
     caution: str = ""
+    """A remark on an object that is read."""
 
     @property
     def title(self) -> str:
-        """Its kind and name, with the namespace where it says one; "" of what is no object."""
+        """Its kind and name, with the namespace where it states one; "" for what is no object."""
         name = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"{self.kind} {name}".strip()
 
@@ -73,12 +74,12 @@ class Manifest:
 
     @property
     def replicas(self) -> int:
-        """How many pods it wants: 1 of a workload that does not say so, as the API server takes it."""
+        """How many pods it wants: 1 for a workload that does not say so, as the API server takes it."""
         return self.workload.replicas if self.workload is not None else 0
 
     @property
     def sizes(self) -> range:
-        """The numbers of pods that it may want: those that an autoscaler may choose, else one alone."""
+        """The numbers of pods that it may want: the numbers that an autoscaler may choose, else one alone."""
         return self.chosen or range(self.replicas, self.replicas + 1)
 
     def at_size(self, replicas: int) -> Self:
@@ -89,13 +90,13 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Manifests:
-    """All that is linted at once: what stands in other files of the same call belongs to it."""
+    """All manifests of one call: what is in other files of the call belongs to it."""
 
     every: tuple[Manifest, ...]
 
     @classmethod
     def of(cls, read: Iterable[Manifest]) -> Self:
-        """Return manifests; one that an autoscaler scales has at least the least that this allows."""
+        """Return manifests; a manifest that an autoscaler scales gets at least its minReplicas."""
         every = tuple(read)
         scaled = {_target(one.autoscaler, one.namespace): one.autoscaler for one in every if one.autoscaler is not None}
         return cls(tuple(_with_sizes(one, scaled.get((one.namespace, one.kind, one.name))) for one in every))
@@ -107,7 +108,7 @@ class Manifests:
         return {_target(one, namespace): one.max_replicas for one, namespace in scalers if one.max_replicas is not None}
 
     def find_scaler(self, manifest: Manifest) -> Manifest | None:
-        """Return the autoscaler among the manifests that chooses the replicas of one, None without one."""
+        """Return the autoscaler among the manifests that chooses a manifest's replicas, None without one."""
         own = manifest.namespace, manifest.kind, manifest.name
         scalers = ((one, one.autoscaler) for one in self.every)
         return next((one for one, it in scalers if it is not None and _target(it, one.namespace) == own), None)
@@ -119,7 +120,7 @@ class Manifests:
 
     @cached_property
     def workloads_in(self) -> Mapping[str, tuple[Manifest, ...]]:
-        """The same by namespace."""
+        """The workloads by namespace."""
         found: dict[str, list[Manifest]] = {}
         for one in self.workloads:
             found.setdefault(one.namespace, []).append(one)

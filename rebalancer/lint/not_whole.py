@@ -1,4 +1,4 @@
-"""The workloads of which not every pod finds a node after a loss, or without one, and how that is said."""
+"""The workloads with pods that find no node after a loss, or without a loss, and how messages say so."""
 
 from collections.abc import Collection, Mapping
 
@@ -15,9 +15,9 @@ from rebalancer.resilience.rows import Remaining, Verdict, find_remaining, find_
 
 
 def find_not_whole(loss: Loss, included: Collection[Reference]) -> Mapping[Reference, Remaining]:
-    """Return the included workloads of which not every pod finds a node, with the reason.
+    """Return the included workloads with pods that find no node, with the reason.
 
-    What keeps pods from nodes without their volumes is said before what volumes do.
+    What keeps pods from nodes without their volumes is named before what volumes do.
     """
     rows = _find_rows(loss, included)
     asked = rows.keys() & find_with_volumes(loss)
@@ -30,9 +30,8 @@ def find_not_whole(loss: Loss, included: Collection[Reference]) -> Mapping[Refer
 def _find_rows(loss: Loss, included: Collection[Reference]) -> Mapping[Reference, Remaining]:
     """Return the rows of the included workloads that are not whole.
 
-    Where an order of placements leaves none of its pods without a node, a workload is not asked about: it may be whole,
-    unless a quota may refuse one.
-    Of more pods than are played, those that no order makes whole are found by sums alone.
+    A workload is left out if an order of placements leaves none of its pods without a node: it may be whole, unless a
+    quota may refuse a pod. With more pods than are simulated, sums alone find the workloads that no order makes whole.
     """
     reasons = Reasons(loss)
     if reasons.stuck is None:
@@ -48,7 +47,7 @@ def _find_rows(loss: Loss, included: Collection[Reference]) -> Mapping[Reference
 
 
 def _find_over_quota(loss: Loss) -> Mapping[Reference | None, Fact]:
-    """Return the workloads of which a quota may not admit all pods, with that."""
+    """Return the workloads with pods that a quota may not admit, with that reason."""
     return {loss.services[number].workload: reason for number, reason in find_spent(loss).items()}
 
 
@@ -60,5 +59,5 @@ def describe_most(row: Remaining) -> str:
 
 
 def describe_reason(row: Remaining) -> str:
-    """Say why, "" where too many pods wait for a look at it."""
+    """Say why, "" where too many pods are pending to find out."""
     return f": {row.reason}" if row.reason is not None else ""

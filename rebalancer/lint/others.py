@@ -1,9 +1,10 @@
 """Constraints of other workloads that are satisfied now and violated once the manifests are deployed.
 
-Problem: a spread constraint counts every pod that its selector matches, those of other workloads, too; kube-scheduler
-heeds it only where it places a pod that carries it. Idea: an order of the new pods is played; where it violates the
-constraint, that may happen. It happens for certain where no way to divide the new pods among the domains that they may
-go to satisfies it. Required anti-affinity needs no look: kube-scheduler keeps new pods off those that have it.
+Problem: a spread constraint counts every pod that its selector matches, including pods of other workloads.
+kube-scheduler heeds it only where it places a pod that carries it. Idea: simulate an order of the new pods; if it
+violates the constraint, that may happen. It happens for certain if no division of the new pods among the domains that
+they may use satisfies the constraint. Required anti-affinity needs no check: kube-scheduler keeps new pods away from
+pods that have it.
 
 Example: zones a, b and c have 1 pod each, maxSkew 1, and the 3 new pods may go to zone a alone: it has 4 then.
 
@@ -52,7 +53,7 @@ class Arrivals:
 
 
 def check_others(ground: Ground) -> Iterator[Finding]:
-    """Yield the constraints of workloads of the cluster, not of the manifests, that these will violate, or may."""
+    """Yield the constraints of the cluster's other workloads that the manifests will violate, or may."""
     shared = [*_find_shared(ground)]
     if not shared:
         return
@@ -95,7 +96,7 @@ def _find_shared(ground: Ground) -> Iterator[_Shared]:
 
 
 def _counts(constraint: EffectiveConstraint, manifest: Manifest, ground: Ground) -> bool:
-    """Return whether a constraint counts the new pods of a manifest of its namespace, or those that they replace.
+    """Return whether a constraint counts the new pods of a manifest in its namespace, or the pods they replace.
 
     A selector without requirements counts none. Source: `podtopologyspread/common.go` (countPodsMatchSelector).
     """
@@ -116,7 +117,7 @@ def _find_arrivals(shared: _Shared, base: Counts, loss: Loss, bounds: Sequence[B
         pod = service.sample
         if pod.namespace != shared.sample.namespace:
             continue
-        if service.bound > service.wanted:  # a scale-down, of which nobody knows the pods
+        if service.bound > service.wanted:  # a scale-down: nobody knows which pods it deletes
             return None
         if selector is None or not selector.matches(pod.labels):
             continue
@@ -135,10 +136,10 @@ def _can_satisfy(base: Counts, arrivals: Arrivals) -> bool:
 
 
 def can_satisfy(held: Mapping[str, int], max_skew: int, arrivals: Arrivals, *, floor_at_zero: bool = False) -> bool:
-    """Return whether some way to divide the pods that arrive among their domains satisfies a constraint.
+    """Return whether some division of the arriving pods among their domains satisfies a constraint.
 
-    With `fewest` pods in the emptiest domain, each domain takes as many as it lacks of them, up to maxSkew more. With
-    `floor_at_zero` the emptiest counts as empty. `held` has the pods of each domain before.
+    Suppose the emptiest domain holds `fewest` pods. Then each domain takes as many as it lacks of them, up to maxSkew
+    more. With `floor_at_zero` the emptiest counts as empty. `held` has the pods of each domain before.
     """
     free = arrivals.domains
     for fewest in range(1 if floor_at_zero else max(held.values(), default=0) + arrivals.most + 1):

@@ -1,7 +1,7 @@
 """Limits of a policy that count pods of other workloads, too, and are kept until the manifests are deployed.
 
-kube-scheduler knows no limit: where the pods go is not certain, so an order of them is played, and the limit is counted
-as `report` would count it then.
+kube-scheduler knows no limit, so that it is not certain where the pods go. An order of the pods is simulated, and the
+limit is counted as `report` would count it then.
 """
 
 from collections.abc import Iterator, Mapping
@@ -30,7 +30,7 @@ _Key = tuple[str, str, str, Labels]
 
 
 def check_others_limits(ground: Ground, policy: Policy) -> Iterator[Finding]:
-    """Yield the limits that pods of the manifests' workloads and of others count for, and that are violated by it."""
+    """Yield the limits that count pods of the manifests' and of other workloads, and that the manifests violate."""
     before = _evaluate(ground.now, policy) if ground.changing else {}
     shared = {key for key, limit in before.items() if limit.headroom >= 0 and _find_owners(limit) - ground.changing}
     if not shared:
@@ -52,7 +52,7 @@ def check_others_limits(ground: Ground, policy: Policy) -> Iterator[Finding]:
 
 
 def _play(ground: Ground) -> View:
-    """Return the cluster in which the manifests are deployed, and pods are where they most likely go."""
+    """Return the cluster in which the manifests are deployed, with the pods where they most likely go."""
     played = Reasons(lose(ground.deployed, frozenset(), Phase.GONE)).after
     pods = tuple(structs.replace(placed.pod, node=placed.node) for placed in played.placed_pods())
     return View(replace(ground.deployed.snapshot, pods=pods), ground.profile)

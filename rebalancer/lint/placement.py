@@ -20,9 +20,9 @@ from rebalancer.resilience.rows import Remaining, Verdict, choose_domains
 
 
 def check_placement(ground: Ground, known: Collection[Manifest]) -> Iterator[Finding]:
-    """Yield the workloads of which not every pod finds a node, and those that do not come back after a zone's loss.
+    """Yield the workloads with pods that find no node now, or after the loss of a zone.
 
-    Of the `known` ones it has been said already why they find none.
+    The reasons for the `known` workloads have been reported already.
     """
     found = find_not_whole(lose_none(ground.deployed), ground.by_workload)
     remedies = Remedies(ground, found)
@@ -37,7 +37,7 @@ def check_placement(ground: Ground, known: Collection[Manifest]) -> Iterator[Fin
 
 
 def _scaled(ground: Ground, whole: Collection[Reference], remedies: Remedies) -> Iterator[Finding]:
-    """Yield the workloads of which not every pod finds a node when their autoscalers choose the most."""
+    """Yield the workloads with pods that find no node when their autoscalers choose the most."""
     if ground.scaled is None:
         return
     for workload, row in find_not_whole(lose_none(ground.scaled), whole).items():
@@ -81,12 +81,12 @@ def _unplaced(manifest: Manifest, row: Remaining, ground: Ground, remedies: Reme
 
 
 def _only_volumes_decide(row: Remaining) -> bool:
-    """Return whether all pods find a node for certain but for their volumes, of which nothing is known."""
+    """Return whether all pods find a node for certain but for their volumes, which are unknown."""
     return isinstance(row.reason, VolumesUnknown) and not row.reason.besides
 
 
 def _counts_old_pods(manifest: Manifest, ground: Ground) -> bool:
-    """Return whether new pods of a rollout may go where they do not without the old ones, which their rules count."""
+    """Return whether a rollout's new pods may use nodes that admit them only because their rules count old pods."""
     rollout = ground.find_rollout(manifest)
     if rollout is None or not rollout[1] or rollout[0].template is None:
         return False

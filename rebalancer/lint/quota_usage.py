@@ -1,4 +1,4 @@
-"""The usage of quotas once pods of today are gone and new ones wait: `used` of a snapshot counts the first alone."""
+"""The usage of quotas once today's pods are gone and new pods wait: a snapshot's `used` counts today's alone."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from rebalancer.model.snapshot import Snapshot
 
 
 def recharge(snapshot: Snapshot, gone: Sequence[Pod], made: Sequence[Pod]) -> Snapshot:
-    """Return a snapshot whose quotas no longer count the pods that are `gone`, but those that are `made`."""
+    """Return a snapshot whose quotas count the pods that are `made`, and no longer the pods that are `gone`."""
     if not snapshot.quotas and not snapshot.cluster_quotas:
         return snapshot
     changes = dict[Quota, Counter[str]]()

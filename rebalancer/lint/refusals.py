@@ -30,7 +30,7 @@ def check_refusals(manifest: Manifest) -> Iterator[Finding]:
 
 
 def _is_amount(value: Any, *, at_most_all: bool = True) -> bool:
-    """Return whether a value is a number of pods or a share of them, one of up to 100% if `at_most_all`."""
+    """Return whether a value is a number of pods or a share of them, up to 100% if `at_most_all`."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value >= 0
     if not isinstance(value, str) or not _PERCENT.fullmatch(value):

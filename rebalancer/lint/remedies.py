@@ -1,10 +1,10 @@
 """The smallest change of a manifest after which all its pods find a node, tried on the model that found they do not.
 
-Problem: which field to change, and how far. Idea: try changes of one field one after the other, and take the first that
-holds: nodeTaintsPolicy: Honor, fewer minDomains, a larger maxSkew, from the least on that counts allow, then fewer
-replicas, or fewer that an autoscaler may choose. A change holds where all pods of the manifest are certain to find a
-node, no other manifest gets a finding by it, no budget then allows nothing, and its own rollout does not wedge where it
-did not before.
+Problem: which field to change, and how far. Idea: try changes of one field after the other, and take the first that
+holds. The order is nodeTaintsPolicy: Honor, fewer minDomains, a larger maxSkew from the least that counts allow, then
+fewer replicas, or fewer that an autoscaler may choose. A change holds if all of these are true: all pods of the
+manifest are certain to find a node, it gives no other manifest a finding, no budget then allows nothing, and its own
+rollout does not wedge where it did not before.
 
 Example: 4 pods with required anti-affinity on 3 nodes have no constraint to loosen, and 3 replicas hold.
 
@@ -40,7 +40,7 @@ REPLICAS: Final[Path] = ("spec", "replicas")
 MAX_REPLICAS: Final[Path] = ("spec", "maxReplicas")
 
 _WORK: Final = 100
-"""How many changes of a call are tried; one counts again for `_SIZE` pods and nodes."""
+"""How many changes a call tries; a change counts once more for each `_SIZE` pods and nodes."""
 
 _SIZE: Final = 500
 
@@ -59,7 +59,7 @@ class _Candidate(NamedTuple):
 
 
 class Remedies:
-    """The changes for the findings of one call; together they are searched for as long as `_WORK` lasts."""
+    """The changes for the findings of one call; they share the search budget `_WORK`."""
 
     def __init__(self, ground: Ground, short: Collection[Reference]) -> None:
         """Begin: not all pods of the `short` manifests find a node of the cluster."""
@@ -74,7 +74,7 @@ class Remedies:
         return self._find_first(manifest, candidates, lambda _: ())
 
     def scale(self, manifest: Manifest, scaled: View) -> tuple[Operation, ...]:
-        """Return the change of a constraint after which as many pods find a node as an autoscaler chooses at most."""
+        """Return the change of a constraint after which all pods that an autoscaler chooses at most find a node."""
         return self._find_first(manifest, _loosen(manifest, lose_none(scaled)), _scale_most)
 
     def limit_scaling(self, manifest: Manifest, scaler: Manifest, row: Remaining) -> tuple[Operation, ...]:
@@ -92,7 +92,10 @@ class Remedies:
         return ()
 
     def lose_zone(self, manifest: Manifest, zone: str) -> tuple[Operation, ...]:
-        """Return the change of a constraint after which all pods come back, whichever zone is lost, first this one."""
+        """Return the change of a constraint after which all pods come back, whichever zone is lost.
+
+        This zone is tried first.
+        """
         lost = _lose_zone(self._ground, zone)
         return self._find_first(manifest, _loosen(manifest, lost), lambda ground: _lose_zones(ground, zone))
 
@@ -113,7 +116,7 @@ class Remedies:
         return ()
 
     def _change(self, old: Manifest, new: Manifest) -> Ground:
-        """Return the same cluster with another manifest in place of one."""
+        """Return the cluster with another manifest in place of one."""
         changed = tuple(new if one is old else one for one in self._ground.manifests.every)
         return replace(self._ground, manifests=Manifests(changed))
 
@@ -135,7 +138,7 @@ def _wedges(manifest: Manifest, ground: Ground) -> bool:
 
 
 def lose_none(view: View) -> Loss:
-    """Return the loss of nothing: pods that wait are placed."""
+    """Return the loss of nothing: pending pods are placed."""
     return lose(view, frozenset(), Phase.GONE)
 
 
@@ -167,9 +170,9 @@ def _read_spread(manifest: Manifest) -> Sequence[SpreadConstraint]:
 
 
 def _loosen(manifest: Manifest, loss: Loss) -> Iterator[_Candidate]:
-    """Yield changes of one field of one hard constraint, those that ask for the same skew first.
+    """Yield changes of one field of one hard constraint, changes that demand the same skew first.
 
-    After the loss not all pods find a node; what its counts say of maxSkew is not tried.
+    After the loss not all pods find a node; values of maxSkew that its counts refute are not tried.
     """
     spread = _read_spread(manifest)
     own = reference_of(manifest)
@@ -193,7 +196,7 @@ def _loosen(manifest: Manifest, loss: Loss) -> Iterator[_Candidate]:
 
 
 def _constrain(manifest: Manifest, index: int, **changed: Any) -> _Candidate:
-    """Return a manifest with another value of a field, by its name in the model, of the constraint at this position."""
+    """Return a manifest with another value of a field, by its name in the model, of the constraint at this index."""
     workload = manifest.workload
     assert workload is not None
     assert workload.template is not None

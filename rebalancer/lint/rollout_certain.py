@@ -1,7 +1,8 @@
 """Rollouts that are certain to end, without a search: most are.
 
-Where nothing but room is asked each new pod takes only what is left of its own node, so that one order shows how many
-find one in any. Under a single hard constraint the emptiest domain always admits a pod: room in each is enough.
+If pods require nothing but capacity, each new pod takes only what is left of its own node, so that one order shows how
+many find a node in any order. Under a single hard constraint the emptiest domain always admits a pod: capacity in each
+domain is enough.
 """
 
 from rebalancer.lint.alike import is_ample
@@ -14,7 +15,7 @@ from rebalancer.scheduling.view import View
 
 
 def is_certain(rollout: Rollout) -> bool:
-    """Return whether no step can fail, as far as this is seen at once."""
+    """Return whether no step can fail, as far as a quick check shows."""
     sample, view = rollout.new[0], rollout.view
     affinity, hard = sample.spec.pod_affinity, constraints_of(sample, view).hard
     ruled = affinity.required or affinity.anti_required or sample.claims or sample.drivers or sample.spec.host_ports
@@ -26,7 +27,7 @@ def is_certain(rollout: Rollout) -> bool:
 
 
 def _has_room_for_all(rollout: Rollout) -> bool:
-    """Return whether all new pods find room beside all old ones."""
+    """Return whether the nodes have capacity for all new pods beside all old pods."""
     view = rollout.view
     for pod in rollout.new:
         nodes = feasible(pod, view)
@@ -37,7 +38,7 @@ def _has_room_for_all(rollout: Rollout) -> bool:
 
 
 def _has_room_in_each_domain(constraint: EffectiveConstraint, sample: Pod, pods: int, view: View) -> bool:
-    """Return whether each domain that a constraint counts has a node with room for all new pods beside all old ones."""
+    """Return whether each domain of a constraint has a node with capacity for all new pods beside all old pods."""
     counted, admitted = counts(constraint, sample, view), admissible(sample, view)
     return not counted.floor_at_zero and all(
         any(node in admitted and is_ample(view.nodes.by_name[node], view.used(node), sample, pods) for node in nodes)

@@ -12,11 +12,11 @@ from rebalancer.model.quantities import format_amount
 from rebalancer.model.snapshot import Snapshot
 
 Refuse = Callable[[Sequence[Pod], int], str]
-"""Says why there is no further new pod, by the old pods that are left and the number of new ones; "" where there is."""
+"""Says why there is no further new pod, by the remaining old pods and the number of new pods; "" if there is one."""
 
 
 class _Limit(NamedTuple):
-    """A resource of a quota: what is left of it before the rollout, what each old pod returns, what a new one needs."""
+    """A resource of a quota: what is left before the rollout, what each old pod returns, what a new pod needs."""
 
     quota: str
     resource: str

@@ -1,19 +1,19 @@
 """Whether a rolling update can end in a cluster, and whether it can wedge: a search over the states between its steps.
 
-Problem: new pods are placed while old ones still run, on whichever of the nodes that admit them, and the controller
-takes old pods away meanwhile. Idea: a state is how many old and new pods are on each node. From it a new pod goes to
-each node that admits it, or an old pod goes away, as surge and unavailable allow. Where neither is possible the rollout
-wedges. Nodes that differ in nothing are interchangeable, and so are the pods of one revision: both are counted.
+Problem: new pods are placed while old pods still run, on any node that admits them, and the controller takes old pods
+away meanwhile. Idea: a state is how many old and new pods are on each node. From it a new pod goes to each node that
+admits it, or an old pod goes away, as surge and unavailable allow. Where neither is possible the rollout wedges. Nodes
+that differ in nothing are interchangeable, and so are the pods of one revision: both are counted.
 
-Every way ends in a wedge only if no state with all new pods is reached, whichever old pods go: all of them are tried.
-One way wedges where the controller's own order of deletion leads there. A StatefulSet is the same with no surge, one
+Every path ends in a wedge only if no state with all new pods is reached, whichever old pods go: all of them are tried.
+Some path wedges if the controller's own order of deletion leads there. A StatefulSet is the case with no surge, one
 unavailable pod, and one order: from the highest ordinal down.
 
-Example: one node for two pods, two old ones, surge 1, unavailable 0. No node takes the first new pod, and no old one
-may go. With unavailable 1 an old pod goes, a new one takes its place, and all ends.
+Example: one node for two pods, two old pods, surge 1, unavailable 0. No node takes the first new pod, and no old pod
+may go. With unavailable 1 an old pod goes, a new pod takes its place, and the rollout ends.
 
-Cost: one application of the filters for each state, at most `MOST_STATES` of a search.
-Source: `pkg/controller/deployment/rolling.go`, `pkg/controller/statefulset/stateful_set_control.go`.
+Cost: one application of the filters for each state, at most `MOST_STATES` in a search. Source:
+`pkg/controller/deployment/rolling.go`, `pkg/controller/statefulset/stateful_set_control.go`.
 """
 
 from collections import Counter, defaultdict
@@ -30,10 +30,10 @@ from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.view import View
 
 MOST_STATES: Final = 200
-"""States that a search visits beside those of one straight way, a state for each pod that comes or goes."""
+"""States that a search visits beside a straight path, which has a state for each pod that comes or goes."""
 
 MOST_PODS: Final = 60
-"""Pods of a rollout that is searched: of more each state takes too long."""
+"""Rollouts with up to this many pods are searched: with more, each state takes too long."""
 
 _Key = tuple[tuple[int, tuple[int, ...]], ...]
 """The pods of the rollout by node, as numbers of alike nodes and alike pods."""
@@ -42,7 +42,7 @@ _NEW: Final = -1
 
 
 class State(NamedTuple):
-    """Which old pods are left, which new ones are on which node, and the cluster with them."""
+    """Which old pods are left, which new pods are on which node, and the cluster with them."""
 
     left: tuple[Pod, ...]
     placed: tuple[tuple[Pod, str], ...]
@@ -51,10 +51,11 @@ class State(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Rollout:
-    """A rolling update: `old` pods, all Ready, and as many `new` ones in the order in which they are created.
+    """A rolling update: `old` pods, all Ready, and as many `new` pods in the order in which they are created.
 
-    `view` is the cluster before it. `surge` pods may be too many, `unavailable` missing. `in_order`: the first of the
-    old pods goes first, else any. `refuse` says why the API server admits no further new pod, "" where it does.
+    `view` is the cluster before it. There may be `surge` surplus pods and `unavailable` missing pods. `in_order`: the
+    first of the old pods goes first, else any. `refuse` says why the API server admits no further new pod, "" where it
+    does.
     """
 
     view: View
@@ -71,7 +72,7 @@ class Rollout:
         return State(self.old, (), self.view)
 
     def has_ended(self, state: State) -> bool:
-        """Return whether all pods are new ones."""
+        """Return whether all pods are new."""
         return not state.left and len(state.placed) == len(self.new)
 
     def may_take(self, state: State) -> bool:
@@ -79,19 +80,19 @@ class Rollout:
         return bool(state.left) and len(state.left) + len(state.placed) > len(self.new) - self.unavailable
 
     def may_create(self, state: State) -> bool:
-        """Return whether there is one more new pod than have a node."""
+        """Return whether a further new pod may be created beside those that have a node."""
         number = len(state.placed)
         wanted = min(len(self.new), len(self.new) + self.surge - len(state.left))
         return number < wanted and not self.refuse(state.left, number)
 
     @cached_property
     def _alike(self) -> Mapping[str, int]:
-        """A number for each node: equal ones are interchangeable for the pods of this rollout."""
+        """A number for each node: nodes with equal numbers are interchangeable for the pods of this rollout."""
         return number_alike(self.view, self.old, self.new[0], len(self.new))
 
     @cached_property
     def _classes(self) -> Mapping[str, int]:
-        """A number for each old pod: equal ones are of one revision and have equal requests."""
+        """A number for each old pod: pods with equal numbers have one revision and equal requests."""
         numbers: dict[object, int] = {}
         found = {}
         for pod in self.old:
@@ -123,7 +124,7 @@ class Rollout:
 
 
 class Search(NamedTuple):
-    """What a search has found: the first state that was sought, the wedged ones, and whether it has visited all."""
+    """What a search has found: the first state searched for, the wedged states, and whether it has visited all."""
 
     found: State | None
     wedged: Sequence[State]
@@ -131,12 +132,12 @@ class Search(NamedTuple):
 
 
 def find_end(rollout: Rollout) -> Search:
-    """Search for a way on which a rollout ends, whichever old pods go."""
+    """Search for a path on which a rollout ends, whichever old pods go."""
     return _search(rollout, rollout.has_ended, any_order=True)
 
 
 def find_wedge(rollout: Rollout) -> Search:
-    """Search for a way on which a rollout wedges, as the controller chooses the old pods."""
+    """Search for a path on which a rollout wedges, as the controller chooses the old pods."""
     return _search(rollout, lambda state: is_wedged(state, rollout), any_order=False)
 
 
@@ -167,7 +168,7 @@ def _search(rollout: Rollout, is_sought: Callable[[State], bool], *, any_order: 
 
 
 def _count_together(state: State) -> int:
-    """Return how crowded the nodes are with the pods of a rollout; a step that takes a pod away is less so."""
+    """Return how crowded the nodes are with the pods of a rollout; taking a pod away lowers it."""
     crowds = Counter([*(pod.node for pod in state.left), *(node for _, node in state.placed)])
     return sum(many * many for many in crowds.values())
 
@@ -185,10 +186,10 @@ def _find_steps(state: State, rollout: Rollout, *, any_order: bool) -> Iterator[
 
 
 def _find_next(state: State, rollout: Rollout, *, any_order: bool) -> Sequence[Pod]:
-    """Return the old pods of which the controller may take one away next: of all Ready, those it ranks first.
+    """Return the old pods that the controller may take away next: among Ready pods, those it ranks first.
 
     Source: `pkg/controller/controller_utils.go` (ActivePodsWithRanks): the cheapest, then those on the most crowded
-    node; what follows, how long they have been Ready and their UIDs, is left open.
+    node. The later criteria, how long they have been Ready and their UIDs, are left open.
     """
     if rollout.in_order:
         return state.left[:1]

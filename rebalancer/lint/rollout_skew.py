@@ -1,7 +1,7 @@
 """The largest skew with which a rolling update can end, over three domains, whatever the scheduler chooses.
 
-Each step creates a pod in any domain that the constraint admits, which counts old pods and new ones together, or takes
-an old pod away from any domain. A search over all states; they are few, since domains are alike.
+Each step creates a pod in any domain that the constraint admits, which counts old and new pods together, or takes an
+old pod away from any domain. All states are searched; they are few, since domains are alike.
 """
 
 from functools import cache
@@ -9,7 +9,7 @@ from typing import Final
 
 _DOMAINS: Final = 3
 _MOST: Final = 12
-"""Replicas that are searched; the skew of more is at least that of so many."""
+"""Replicas that are searched; with more replicas the skew is at least as large."""
 
 _Counts = tuple[tuple[int, int], ...]
 """Old and new pods of each domain, sorted: domains are alike."""

@@ -22,7 +22,7 @@ from rebalancer.resilience.reason import Reasons
 
 
 def check_rollouts(manifest: Manifest, ground: Ground | None = None) -> Iterator[Finding]:
-    """Yield what a Deployment's rolling update does that nobody expects; with a cluster, what it does there."""
+    """Yield surprising effects of a Deployment's rolling update; with a cluster, what happens there."""
     update = read_rolling_update(manifest)
     if update is None or not manifest.replicas:
         return
@@ -38,7 +38,7 @@ def check_rollouts(manifest: Manifest, ground: Ground | None = None) -> Iterator
 def _find_wedged_size(manifest: Manifest) -> Manifest:
     """Return a manifest at the largest size at which nothing may be taken away, which needs the most domains.
 
-    A share of missing pods rounds down: it allows more of a larger size.
+    A share of missing pods rounds down: it allows more pods at a larger size.
     """
     sizes = manifest.sizes
     at = bisect_left(sizes, 1, key=lambda size: _count_unavailable(manifest.at_size(size)))
@@ -51,9 +51,9 @@ def _count_unavailable(manifest: Manifest) -> int:
 
 
 def _wedged(manifest: Manifest, worst: Manifest, ground: Ground | None) -> Iterator[Finding]:
-    """Yield anti-affinity or a host port that needs a domain more than there are replicas, and none is taken away.
+    """Yield anti-affinity or a host port that needs one domain more than replicas while no pod is taken away.
 
-    `worst` is the manifest at the size that is looked at.
+    `worst` is the manifest at the size that is evaluated.
     """
     update = read_rolling_update(worst)
     if update is None or update.unavailable:
@@ -62,7 +62,7 @@ def _wedged(manifest: Manifest, worst: Manifest, ground: Ground | None) -> Itera
     for path, key, rule in _find_exclusive(manifest):
         noun = "node" if key == HOSTNAME else "domain"
         there = ground.count_domains(manifest, key) if ground is not None else None
-        if there is not None and (not there or there > replicas):  # none at all is what another rule says
+        if there is not None and (not there or there > replicas):  # another rule reports that there is none at all
             continue
         fewer = "on fewer" if there is None else f"here: {plural(there, noun)} may take its pods"
         yield Finding(
@@ -77,7 +77,7 @@ def _wedged(manifest: Manifest, worst: Manifest, ground: Ground | None) -> Itera
 
 
 def _find_exclusive(manifest: Manifest) -> Iterator[tuple[Path, str, str]]:
-    """Yield what two pods of a template exclude each other by, of any revision: where, over which key, and its name."""
+    """Yield what makes two pods of a template, of any revision, exclude each other: path, key and name."""
     for path, term in own_terms(manifest, apart=True):
         if not splits_revisions(term.match_label_keys):
             yield path, term.topology_key, f"required anti-affinity over {term.topology_key}"
@@ -88,7 +88,7 @@ def _find_exclusive(manifest: Manifest) -> Iterator[tuple[Path, str, str]]:
 
 
 def _wedged_by_spread(manifest: Manifest, worst: Manifest) -> Iterator[Finding]:
-    """Yield hard constraints that need a domain more while nothing may be taken away; zones are closed rarely."""
+    """Yield hard constraints that need another domain while nothing may be taken away; zones are closed rarely."""
     update = read_rolling_update(worst)
     if update is None or update.unavailable:
         return
@@ -113,9 +113,9 @@ def _begin(manifest: Manifest, worst: Manifest) -> str:
 
 
 def _first_step(manifest: Manifest, update: RollingUpdate, ground: Ground) -> Iterator[Finding]:
-    """Yield a rollout that is not searched, where no node takes the first new pod while all old ones run.
+    """Yield a rollout that is not searched, where no node takes the first new pod while all old pods run.
 
-    Nothing is said of surplus old pods, which go first.
+    Surplus old pods, which go first, are no finding.
     """
     rollout = ground.find_rollout(manifest)
     if rollout is None or update.unavailable or is_paused(manifest) or not 0 < len(rollout[1]) <= manifest.replicas:
@@ -134,7 +134,7 @@ def _first_step(manifest: Manifest, update: RollingUpdate, ground: Ground) -> It
 
 
 def _make_loss(manifest: Manifest, owner: Workload, ground: Ground) -> Loss | None:
-    """Return the loss of nothing in which one new pod of an owner waits; None where that pod is not known."""
+    """Return the loss of nothing in which one new pod of an owner is pending; None where that pod is not known."""
     pod = ground.make_pod(owner)
     if not isinstance(pod, Pod):
         return None
@@ -154,14 +154,14 @@ def _make_loss(manifest: Manifest, owner: Workload, ground: Ground) -> Loss | No
 
 
 def _allow_one(manifest: Manifest, update: RollingUpdate, ground: Ground | None) -> tuple[Operation, ...]:
-    """Return the change by which an old pod makes way for a new one; none of a rollout, of which that is not proved."""
+    """Return the change by which an old pod makes way for a new pod; none in a cluster, where it is not proved."""
     if ground is not None and ground.find_rollout(manifest) is not None:
         return ()
     return set_field(manifest, update.unavailable_path, 1)
 
 
 def _unavailable(manifest: Manifest) -> str:
-    """Say why no pod may be taken away first: it is written so, or a share rounds down."""
+    """Say why no pod may be taken away first: the field says so, or a share rounds down."""
     written = manifest.find(("spec", "strategy", "rollingUpdate", "maxUnavailable"))
     if written is None or isinstance(written, str):
         return f"maxUnavailable {written or '25%'} of {plural(manifest.replicas, 'replica')} is none"

@@ -1,11 +1,14 @@
 """What a scale-down of a StatefulSet leaves: it deletes the highest ordinals, whatever their domains.
 
 Problem: n pods are within maxSkew s over d domains. Which ordinals share a domain depends on the replacements since.
-Idea: the fullest domain holds at most a = s + (n - s) // d pods, the emptiest one then at least b. If all of a have low
-ordinals and all of b high ones, a scale-down to n - b leaves a skew of a.
-Example: four pods over three zones, maxSkew 1: web-0 and web-1 may share a zone, and web-3 be alone in one. Scaled to
-3, the zones have 2, 1 and 0.
-Replacing pods one at a time leads to such a placement, unless s is 1 and n is a multiple of d: then a replaced pod has
+
+Idea: the fullest domain holds at most a = s + (n - s) // d pods, the emptiest then at least b. If all of a have low
+ordinals and all of b high ordinals, a scale-down to n - b leaves a skew of a.
+
+Example: four pods over three zones, maxSkew 1: web-0 and web-1 may share a zone, and web-3 be alone in another. Scaled
+to 3, the zones have 2, 1 and 0.
+
+Replacing pods one at a time leads to such a placement, unless s is 1 and n is a multiple of d. Then a replaced pod has
 one place only, and each ordinal stays where the pods' first placement, in order, has put it.
 """
 
@@ -26,7 +29,7 @@ from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 _STATEFUL_SET: Final = "StatefulSet"
 _REPLICAS: Final[Path] = ("spec", "replicas")
 _DOMAINS: Final = 3
-"""How many there are supposed to be where no cluster is known; nothing is said of nodes then."""
+"""The assumed number of domains where no cluster is known; nothing is said of nodes then."""
 
 
 class Remainder(NamedTuple):
@@ -44,7 +47,7 @@ def worst_remainder(pods: int, domains: int, max_skew: int) -> Remainder:
 
 
 def stays_in_order(pods: int, domains: int, max_skew: int) -> bool:
-    """Return whether pods that are replaced one at a time come back to where pods that came in order would be."""
+    """Return whether pods that are replaced one at a time come back to where pods created in order would be."""
     return max_skew == 1 and pods % domains == 0
 
 

@@ -11,7 +11,7 @@ from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.model.workloads import BUILT_IN
 
 _REFUSED: Final = frozenset({*BUILT_IN, "DaemonSet", "Job"})
-"""Kinds whose selector must match their own template; of others nobody knows what it selects."""
+"""Kinds whose selector must match their own template; what others select is unknown."""
 
 
 def check_selectors(manifest: Manifest) -> Iterator[Finding]:

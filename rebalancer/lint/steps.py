@@ -25,7 +25,7 @@ _STATEFUL_PATH: Final[Path] = ("spec", "template")
 
 
 class _Way(NamedTuple):
-    """A rollout that wedges in a state: on every way, or on one that was played."""
+    """A rollout that wedges in a state: on every path, or on one that was simulated."""
 
     rollout: Rollout
     state: State
@@ -52,7 +52,7 @@ def check_steps(manifest: Manifest, ground: Ground) -> Iterator[Finding]:
 
 
 def _waiting(manifest: Manifest, ground: Ground) -> Iterator[Finding]:
-    """Yield a StatefulSet that is updated in order, once each pod is Ready, and has one that is not."""
+    """Yield a StatefulSet that is updated in order, once each pod is Ready, and has a pod that is not."""
     found, workload = ground.find_rollout(manifest), manifest.workload
     if found is None or read_partition(manifest) is None or workload is None or workload.parallel:
         return
@@ -77,7 +77,7 @@ def is_played(manifest: Manifest, ground: Ground) -> bool:
 
 
 def _allow_more(manifest: Manifest, rollout: Rollout, update: RollingUpdate) -> tuple[Operation, ...]:
-    """Return the change by which one more pod may be missing, where no way wedges then."""
+    """Return the change by which one more pod may be missing, where no path then wedges."""
     more = update.unavailable + 1
     if len(rollout.new) > MOST_PODS:
         return ()
@@ -90,7 +90,7 @@ def _allow_more(manifest: Manifest, rollout: Rollout, update: RollingUpdate) -> 
 def _read_rollout(manifest: Manifest, ground: Ground) -> Rollout | None:
     """Return the rollout of a manifest, None without one, and where not all old pods are Ready or others are wanted.
 
-    Nor where new pods may preempt others, or have constraints by the scheduler's configuration alone.
+    None, too, where new pods may preempt others, or have constraints by the scheduler's configuration alone.
     """
     found = ground.find_rollout(manifest)
     if found is None or is_paused(manifest):
@@ -124,7 +124,7 @@ def _read_rollout(manifest: Manifest, ground: Ground) -> Rollout | None:
 
 
 def _make_pods(made: Sequence[Pod | Unpredictable]) -> tuple[Pod, ...]:
-    """Return the new pods, none where one is not known."""
+    """Return the new pods, none where a pod is not known."""
     known = [pod for pod in made if isinstance(pod, Pod)]
     return tuple(structs.replace(pod, uid=f"{pod.uid}{number}") for number, pod in enumerate(known)) * (
         len(known) == len(made)
@@ -132,7 +132,7 @@ def _make_pods(made: Sequence[Pod | Unpredictable]) -> tuple[Pod, ...]:
 
 
 def _find_way(rollout: Rollout) -> _Way | None:
-    """Return where a rollout wedges, None where no way was found; of too many pods the first step alone is tried."""
+    """Return where a rollout wedges, None where no path was found; with too many pods only the first step is tried."""
     if len(rollout.new) > MOST_PODS:
         return _Way(rollout, rollout.start, always=True) if is_wedged(rollout.start, rollout) else None
     if is_certain(rollout):
@@ -146,9 +146,9 @@ def _find_way(rollout: Rollout) -> _Way | None:
 
 
 def _is_settled(manifest: Manifest, ground: Ground) -> bool:
-    """Return whether nothing else moves that could help: no other pod that waits or ends, no other manifest.
+    """Return whether nothing else moves that could help: no other pending or ending pod, no other manifest.
 
-    Nor does an old pod help that is terminating, as where new pods have to be beside others, or one that is preempted.
+    Nor may a terminating old pod help, as it does where new pods have to be beside others, nor a preempted pod.
     """
     assert manifest.workload is not None
     assert manifest.workload.template is not None
@@ -159,7 +159,10 @@ def _is_settled(manifest: Manifest, ground: Ground) -> bool:
 
 
 def _wedges_without_ending(rollout: Rollout, ground: Ground) -> bool:
-    """Return whether a rollout wedges on every way also once pods that may end have ended, and no quota is spent."""
+    """Return whether a rollout wedges on every path, even after pods have ended, and no quota is spent.
+
+    These are the pods that may end by themselves.
+    """
     if ground.lasting is ground.settled:
         return True
     way = _find_way(replace(rollout, view=ground.lasting, refuse=lambda _, __: ""))

@@ -1,4 +1,4 @@
-"""How a workload's pods are updated: how many may be too many or missing meanwhile, and which keep the old template."""
+"""How a workload's pods are updated: how many may be surplus or missing, and which keep the old template."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,7 @@ _DEFAULT = "25%"
 
 
 class RollingUpdate(NamedTuple):
-    """Pods above the wanted number at most, and below it; `unavailable_path` is where the second stands."""
+    """How many pods may exist above the wanted number, and below it; `unavailable_path` is the path of the second."""
 
     surge: int
     unavailable: int
@@ -16,9 +16,9 @@ class RollingUpdate(NamedTuple):
 
 
 def read_rolling_update(manifest: Manifest) -> RollingUpdate | None:
-    """Return the strategy of a Deployment that updates step by step, None of other workloads.
+    """Return the strategy of a Deployment that updates step by step, None for other workloads.
 
-    A share of surge rounds up, one of missing pods down; both 0 is one missing pod. Source:
+    A share of surge rounds up, a share of missing pods down; if both are 0, one pod may be missing. Source:
     `pkg/controller/deployment/util/deployment_util.go` (ResolveFenceposts), `pkg/apis/apps/v1/defaults.go`.
     """
     if manifest.kind != "Deployment" or manifest.find(("spec", "strategy", "type")) == "Recreate":
@@ -30,7 +30,7 @@ def read_rolling_update(manifest: Manifest) -> RollingUpdate | None:
 
 
 def read_partition(manifest: Manifest) -> int | None:
-    """Return how many pods a StatefulSet's rolling update leaves; None where it has no such update, one pod at a time.
+    """Return how many pods a StatefulSet's rolling update leaves; None unless it updates one pod at a time.
 
     Source: `pkg/apis/apps/v1/defaults.go`.
     """
@@ -57,7 +57,7 @@ def is_paused(manifest: Manifest) -> bool:
 
 
 def _resolve(amount: Any, replicas: int, *, up: bool) -> int:
-    """Resolve a number or a share; what is neither is refused by the API server, and counts as the default here."""
+    """Resolve a number or a share; the API server refuses anything else, and here the default replaces it."""
     if isinstance(amount, int):
         return max(0, amount)
     text = amount if isinstance(amount, str) and amount.removesuffix("%").isdigit() else _DEFAULT

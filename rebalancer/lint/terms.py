@@ -17,7 +17,7 @@ _OF_EACH_POD: Final[Mapping[str, frozenset[str]]] = {
     "Job": _INDEX,
     "CronJob": _INDEX,
 }
-"""The labels that controllers add with another value to each pod."""
+"""The labels to which controllers give a different value for each pod."""
 
 
 def own_terms(manifest: Manifest, *, apart: bool) -> Iterator[tuple[Path, PodAffinityTerm]]:
@@ -51,14 +51,14 @@ def splits_revisions(keys: Sequence[str]) -> bool:
 
 
 def tells_pods_apart(manifest: Manifest, counted: PodAffinityTerm | SpreadConstraint) -> bool:
-    """Return whether matchLabelKeys name a label of which each pod has a value of its own: it counts itself alone."""
+    """Return whether matchLabelKeys name a label that differs for each pod: a pod then counts itself alone."""
     return not _OF_EACH_POD.get(manifest.kind, frozenset()).isdisjoint(counted.match_label_keys)
 
 
 def counts_own_alone(manifest: Manifest, counted: PodAffinityTerm | SpreadConstraint) -> bool:
     """Return whether a term or constraint is certain to count exactly the manifest's own pods, all of them together.
 
-    It asks for all that the workload's selector asks for, by which no other workload has pods.
+    It requires all labels of the workload's selector, by which no other workload has pods.
     """
     workload, selector = manifest.workload, counted.selector
     if workload is None or workload.template is None or selector is None or workload.selector is None:

@@ -1,7 +1,7 @@
-"""What is said of workloads whose volumes decide: volumes only take nodes away from a pod.
+"""What is reported of workloads whose volumes decide: volumes only take nodes away from a pod.
 
-What no order places without volumes, none places with them. The rest depends on volumes that may not be known: their
-lists were not read, or a StatefulSet's controller has yet to create the claims.
+If no order places a pod without volumes, none places it with them. The rest depends on volumes that may not be known:
+their lists were not read, or a StatefulSet's controller has yet to create the claims.
 """
 
 from collections.abc import Collection
@@ -32,7 +32,7 @@ class VolumesUnknown(Fact):
 
 
 class ClaimsMissing(Fact):
-    """A template names claims that are not there: its pods have no node until somebody creates them."""
+    """A template names claims that do not exist: its pods have no node until somebody creates them."""
 
     missing: str
 
@@ -46,7 +46,7 @@ def find_with_volumes(loss: Loss) -> Collection[Reference]:
 
 
 def drop_volumes(loss: Loss) -> Loss:
-    """Return the same loss in a cluster in which no pod has a claim."""
+    """Return the loss in a cluster in which no pod has a claim."""
     before = loss.before
     view = View(_without_claims(before.snapshot), before.profile)
     return lose(view, loss.nodes, loss.phase, drained=loss.drained)
@@ -68,9 +68,9 @@ def _with_template_without_claims(owner: Workload) -> Workload:
 
 
 def join_with_bare(row: Remaining, bare: Remaining | None, loss: Loss) -> Remaining:
-    """Return what is left of a workload, with the reason that `bare` has: the same without volumes, None if whole.
+    """Return what is left of a workload, with the reason of `bare`, its row without volumes, None if whole.
 
-    Where that does not keep pods from nodes, the reason is that the volumes are not known, or else the row's own.
+    Where that reason does not keep pods from nodes, the volumes are not known, or the row's own reason applies.
     """
     if bare is not None and bare.verdict is Verdict.NO and bare.possible <= row.possible:
         return structs.replace(row, possible=bare.possible, reason=bare.reason)

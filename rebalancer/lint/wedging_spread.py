@@ -1,12 +1,12 @@
-"""Hard spread constraints that keep a surge pod off every node, as far as this is seen without a cluster.
+"""Hard spread constraints that keep a surge pod off every node, as far as this is visible without a cluster.
 
-Problem: where an empty domain counts that takes no pod, the fewest pods are 0, so that every other domain holds maxSkew
-pods at most. Old pods fill `replicas / maxSkew` domains exactly, and a pod more needs another one. Idea: a domain
-counts as empty while there are fewer than minDomains of them, or where its nodes are cordoned or tainted, unless
+Problem: if a domain counts that is empty and takes no pod, the minimum is 0, so that every other domain holds at most
+maxSkew pods. Old pods fill exactly `replicas / maxSkew` domains, and one more pod needs another domain. Idea: a domain
+counts as empty while there are fewer than minDomains, or while its nodes are cordoned or tainted, unless
 nodeTaintsPolicy is Honor.
 
-Example: 4 replicas with maxSkew 2 fill two nodes beside a tainted one; from three nodes on the update proceeds. Where
-maxSkew does not divide replicas some domain has always room.
+Example: 4 replicas with maxSkew 2 fill two nodes beside a tainted node; from three nodes on the update proceeds. Where
+maxSkew does not divide replicas, some domain always has capacity.
 """
 
 from collections.abc import Iterator
@@ -19,9 +19,9 @@ from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsat
 
 
 class WedgingSpread(NamedTuple):
-    """A constraint at `path` by which a surge pod waits on fewer than `needed` domains: always, or beside a closed one.
+    """A constraint at `path` by which a surge pod waits on fewer than `needed` domains.
 
-    `closes` says that a domain must be cordoned or tainted for it.
+    It always waits, or, with `closes`, only while a domain is cordoned or tainted.
     """
 
     path: Path
@@ -31,7 +31,7 @@ class WedgingSpread(NamedTuple):
 
 
 def find_wedging_spreads(manifest: Manifest, replicas: int) -> Iterator[WedgingSpread]:
-    """Yield the constraints that hold a surge pod beside so many old ones back on some numbers of domains."""
+    """Yield the constraints that, on some numbers of domains, hold back a surge pod beside this many old pods."""
     template = manifest.workload.template if manifest.workload is not None else None
     if template is None or manifest.template is None:
         return
