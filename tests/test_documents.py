@@ -42,6 +42,7 @@ BLOCK = re.compile(
 )
 READERS = {"Argo CD", "Flux", "Helm", "Prometheus", "a workflow", "an overlay", "pre-commit"}
 """Who reads a block of YAML below `<!-- for: … -->`; all others are policies."""
+NOT_COUNTED = re.compile(r"<!-- generated: .*?<!-- end[^>]*-->|^```.*?^```|<!--.*?-->", re.DOTALL | re.MULTILINE)
 FILE = re.compile(r"`((?:rebalancer|tests|docs|config|deploy|tools|benchmarks)/[\w./-]+)`")
 
 
@@ -254,6 +255,21 @@ README_ROWS = 110
 def test_the_readme_is_short() -> None:
     """What does not lead to the first result belongs to another page."""
     assert len(text_of("README.md").splitlines()) <= README_ROWS
+
+
+DOCS_PAGES, DOCS_WORDS = 16, 24_000
+"""At most, directly in docs/."""
+
+
+def test_the_documents_can_be_read() -> None:
+    """Few pages in docs/ (not in folders below), with few words: what stands in headings, text and tables.
+
+    Generated parts, fenced blocks and comments are not counted, nor are signs without a letter or a digit.
+    """
+    pages = [page for page in PAGES_BY_HAND if re.fullmatch(r"docs/[\w-]+\.md", page)]
+    words = {page: len(re.findall(r"\S*\w\S*", NOT_COUNTED.sub(" ", text_of(page)))) for page in pages}
+    assert len(pages) <= DOCS_PAGES, pages
+    assert sum(words.values()) <= DOCS_WORDS, words
 
 
 def rows(page: str, start: str) -> Iterator[list[str]]:
