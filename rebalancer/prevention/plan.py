@@ -47,7 +47,9 @@ class PodPatch(Struct, frozen=True, kw_only=True):
     uid: str
     resource_version: str
     cost: int | None
+    """None to remove the cost."""
     marker_only: bool = False
+    """Keep somebody else's cost, and remove only the rebalancer's own annotation beside it."""
 
 
 class Written(Struct, frozen=True):

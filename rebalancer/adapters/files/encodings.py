@@ -90,7 +90,7 @@ def _check_decompressed(data: bytes, source: str, *, is_gzip: bool) -> None:
 
 
 def _divide(data: bytes, source: str) -> list[bytes]:
-    """Return the JSON documents of a text, one after the other; mostly it is one."""
+    """Return the JSON documents of a text, one after the other; mostly there is only one."""
     documents: list[bytes] = []
     rest: bytes | memoryview = data
     while True:

@@ -1,4 +1,4 @@
-"""The text of manifests below their objects: how deep it is, its numbers, the keys that are there twice, its lines.
+"""The text of manifests below their objects: its depth, its numbers, duplicate keys, its lines.
 
 It is read as kubectl reads it, which takes more than YAML: of equal keys the last value, and JSON's escapes.
 """
@@ -28,7 +28,7 @@ _FIRST: Final = frozenset({"apiVersion", "kind"})
 
 
 def join_surrogates(text: str) -> str:
-    """Return a text in which two escapes of JSON that are one character are that character."""
+    """Return a text with each pair of JSON escapes that is one character replaced by that character."""
     if not text.lstrip().startswith("{"):
         return text
     return _SURROGATES.sub(lambda found: found[1] + json.loads(f'"{found[2]}"'), text)
@@ -43,7 +43,7 @@ class Scanned(NamedTuple):
 
 
 def scan(text: str) -> Scanned:
-    """Count documents, up to one that is nested too deep: the parser makes its tree by recursion."""
+    """Count documents, until one is nested too deep: the parser makes its tree by recursion."""
     documents = depth = start = 0
     with suppress(yaml.YAMLError):  # said where the tree is made
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):

@@ -1,7 +1,7 @@
 """Reads manifests as people write them, and as kustomize and `helm template` print them: YAML or JSON, many documents.
 
-Unlike a snapshot, each field keeps its line, and what cannot be read is a finding of its own: a mistake in one file
-hides nothing of the others. Lines are looked up in the tree of the parser, only for what is shown.
+Unlike in a snapshot, each field keeps its line, and each unreadable object is a finding of its own: a mistake in one
+file does not hide the others. Lines are looked up in the tree of the parser, only when they are shown.
 """
 
 import re
@@ -35,7 +35,7 @@ from rebalancer.model.snapshot import Fault
 from rebalancer.model.workloads import BUILT_IN, Workload
 
 _MOST_VALUES: Final = 1_000_000
-"""In a file; those of anchors count at each use. A file of 2,000 Deployments has a tenth of it."""
+"""Values in a file; values of anchors count at each use. A file of 2,000 Deployments has a tenth of this."""
 
 _IGNORE: Final = re.compile(r"#\s*rebalancer-lint:\s*ignore=([\w-]+(?:\s*,\s*[\w-]+)*)")
 _TEMPLATE_BRACES: Final = re.compile(r"\{\{.*\}\}")
@@ -58,7 +58,7 @@ _GROUPS: Final[Mapping[str, str]] = {
     "Pod": "",
     "PodDisruptionBudget": "policy",
 }
-"""The groups of kinds of which rules know more; another group's kind of the same name is another one."""
+"""The API groups of the kinds that rules know in detail. An equal kind of another group is a different kind."""
 
 _Read = Workload | DisruptionBudget | Autoscaler | LimitRange
 _OTHERS: Final = {
@@ -70,7 +70,7 @@ _OTHERS: Final = {
 
 
 def read_manifests(text: str, file: str) -> Iterator[Manifest]:
-    """Yield the objects of a file; what cannot be read is one with a `problem`. Other documents are passed over."""
+    """Yield the objects of a file; an unreadable object has a `problem`. Other documents are skipped."""
     lines = text.split("\n")
     text = join_surrogates(text)
     scanned = scan(text)
@@ -126,7 +126,7 @@ class _Reader:
         )
 
     def read(self, root: yaml.Node) -> Iterator[Manifest]:
-        """Yield the objects of a document, those of a list one by one."""
+        """Yield the objects of a document, and the items of a list one by one."""
         self._duplicates.clear()
         value = self._convert(root, 0)
         # A comment before a document belongs to it.
@@ -142,7 +142,7 @@ class _Reader:
     def _read_items(
         self, value: dict[str, Any], root: yaml.Node, prefix: Path, ignores: frozenset[str]
     ) -> Iterator[Manifest]:
-        """Yield an object, or those of a list one by one, also of lists in it."""
+        """Yield an object, or the items of a list one by one, also of nested lists."""
         items = value.get("items")
         if not (value["kind"].endswith("List") and isinstance(items, list)):
             yield self._manifest(value, root, prefix, ignores)
@@ -243,7 +243,7 @@ def _has_pods(value: Mapping[str, Any], template: Path) -> bool:
 
 
 def _named(value: dict[str, Any]) -> dict[str, Any]:
-    """Return an object with a name: one that the API server is to generate has none."""
+    """Return an object with a name: an object with `generateName` has none yet."""
     metadata = value.get("metadata")
     metadata = metadata if isinstance(metadata, dict) else {}
     return {**value, "metadata": {**metadata, "name": metadata.get("name") or metadata.get("generateName") or ""}}

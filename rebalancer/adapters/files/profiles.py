@@ -29,10 +29,10 @@ def find_folders(file: Path) -> tuple[Path, ...]:
 def read_profile(policy: Policy, folders: Sequence[Path] = (), mounted: Mapping[str, str] | None = None) -> Profile:
     """Return the scheduler profile that the policy names, from its configuration file where the policy names one.
 
-    `folders` are those of the policy's own file, see `find_folders`: a relative path begins there, whatever the working
-    directory is, for another policy in /etc/rebalancer. The file must lie in one of them or below, links resolved: who
-    may write the policy may not therefore read every file of the process. `mounted` are the files that the controller
-    has in /etc/rebalancer, where these are known.
+    `folders` are the folders of the policy's own file, see `find_folders`. A relative path begins there, whatever the
+    working directory is; for a policy without a file it begins in /etc/rebalancer. The file must be in or below one of
+    these folders, links resolved: an author of the policy must not be able to read every file of the process. `mounted`
+    are the controller's files in /etc/rebalancer, where these are known.
     """
     name, file = policy.scheduler.name, policy.scheduler.config_file
     if file is None:

@@ -1,8 +1,8 @@
 """Reads a snapshot from files.
 
-The time of a snapshot is the newest timestamp of an event in the past that they contain. A node's heartbeat is
-renewed every few minutes, so for a whole cluster this is close. Deletion timestamps do not count: they are in the
-future by the pod's grace period. A kind that the file does not contain is unknown, not empty; a warning names it.
+The time of a snapshot is the newest timestamp in the files for something in the past. A node's heartbeat is renewed
+every few minutes, so for a whole cluster this is close. Deletion timestamps do not count: they are in the future by the
+pod's grace period. A kind that the file does not contain is unknown, not empty; a warning names it.
 """
 
 import re
@@ -213,10 +213,10 @@ def _describe_document(document: bytes, error: UnreadableList) -> str:
 
 
 def describe_missing_kinds(snapshot: Snapshot) -> str:
-    """List the unknown kinds that an answer depends on, in the plural, and what they are needed for; "" without any.
+    """List the unknown kinds that an answer depends on, in the plural, and what needs them; "" without any.
 
-    A cluster that has no StatefulSet prints none, although the command names the kind: only one that a pod needs is
-    missing.
+    A cluster without StatefulSets prints none, although the command names the kind. So a kind is missing only where a
+    pod needs it.
     """
     kinds: dict[str, list[str]] = {}
     for kind in _NEEDED_FOR:

@@ -77,7 +77,7 @@ BY_NAMESPACE = frozenset(
 )
 """Kinds that need not be read in every namespace. Pods must be, with their claims: they all take what nodes have."""
 _WATCHED = tuple(kind for kind in OPTIONAL_KINDS if kind is not ENDPOINT_SLICES)
-"""The optional kinds; every Service has EndpointSlices, of which hardly any is of interest."""
+"""The watched optional kinds, without EndpointSlices: every Service has them, and hardly any matter."""
 
 
 def _are_same(before: Sequence[object], parts: Sequence[object]) -> bool:
@@ -87,11 +87,13 @@ def _are_same(before: Sequence[object], parts: Sequence[object]) -> bool:
 class KubernetesCluster:
     """A cluster that is watched as long as the process runs.
 
-    Without a `version`, `read_version` comes before the first snapshot. `control` watches the ConfigMap with the kill
-    switch: without it the snapshot counts as stale, too. Workloads are
-    those of `scope`, the names of namespaces; None means all. What `beside` watches no snapshot has; after a stop of
-    the process it is listed again, too. A namespace whose workloads may not be read, since it or
-    its RoleBinding does not exist, say, is left out, and concerns no other.
+    Without a `version`, `read_version` must be called before the first snapshot. `control` watches the ConfigMap with
+    the kill switch: without it the snapshot counts as stale, too.
+
+    Workloads are those of `scope`, the names of namespaces; None means all. A namespace is left out where its workloads
+    may not be read, for example because it or its RoleBinding does not exist. This does not affect the others.
+
+    Objects watched by `beside` are in no snapshot; after a stop of the process they are also listed again.
     """
 
     def __init__(
@@ -134,14 +136,14 @@ class KubernetesCluster:
         self._last: tuple[tuple[object, ...], Snapshot] | None = None
         """The last snapshot, with what it was made of."""
         self._making = Lock()
-        """The loop makes snapshots, and where another process leads whoever looks at the page."""
+        """The loop makes snapshots; while another process leads, so does each reader of the page."""
 
     def notice_stops(self, seconds: float) -> None:
         """From now on, list every kind again after the process was stopped or suspended for longer than this."""
         self._standstill.set_limit(seconds)
 
     def _renew(self, seconds: float) -> None:
-        """Trust nothing that was received before: the process has just been stopped for so many seconds."""
+        """Trust nothing that was received before: the process has just been stopped for this many seconds."""
         self._stood_still = seconds
         self._slices.forget()
         for reflector in (*self._all, *self._owners.watches, *self._beside):
@@ -171,7 +173,7 @@ class KubernetesCluster:
         self._standstill.start()
 
     def stop(self, timeout: float = 2.0) -> None:
-        """End every watch and publish the queued events, within so many seconds; the transport is of no use then."""
+        """End every watch and publish the queued events within `timeout` seconds; the transport is unusable then."""
         deadline = time.monotonic() + timeout
         self._standstill.stop()
         for reflector in self._all:
@@ -187,7 +189,7 @@ class KubernetesCluster:
 
     @property
     def watches(self) -> list[Reflector]:
-        """All watches that a snapshot is made of, but those of optional kinds."""
+        """All watches that a snapshot is made of, except for optional kinds."""
         return [*self.reflectors.values(), *(reflector for watched in self._scoped.values() for reflector in watched)]
 
     @property
@@ -294,7 +296,7 @@ class KubernetesCluster:
         return made
 
     def _list_known(self, listed: Collection[Reflector], unread: Collection[str], *, of_all: bool) -> tuple[str, ...]:
-        """Return the kinds of which all objects are known; `of_all`: EndpointSlices of each Service that is needed."""
+        """Return the completely known kinds; `of_all`: the EndpointSlices of all needed Services are known."""
         known = (
             *(kind.name for kind in KINDS if self._is_known(kind.name)),
             *(kind.name for kind in _WATCHED if self._is_listed(kind, listed, unread)),
@@ -412,8 +414,8 @@ class KubernetesCluster:
     def count_replicas(self, workload: Reference) -> ReplicaCount:
         """Read the wanted number of pods from a workload's spec, and its pods.
 
-        A status alone is a second old, or more: it may count a pod as Ready that we have just evicted, in the place of
-        one that has failed. It only ever lowers the count.
+        A status alone is a second old, or more: it may count a pod as Ready that we have just evicted, in place of a
+        failed pod. It only ever lowers the count.
         """
         kind = next((kind for kind in KINDS if kind.name == workload.kind), self._owners.find_kind(workload))
         if kind is not None:
@@ -478,7 +480,7 @@ class KubernetesCluster:
             raise ReadFailedError(str(error)) from error
 
     def _is_of_another(self, workload: Workload, pod: Pod) -> bool:
-        """Return whether a pod is of a ReplicaSet of another Deployment, whose selector selects the same pods."""
+        """Return whether a pod's ReplicaSet belongs to another Deployment, whose selector also selects this pod."""
         if workload.kind != "Deployment" or pod.owner is None:
             return False
         known = (one.get(pod.namespace, pod.owner.name) for one in self._replica_set_watches)

@@ -24,14 +24,14 @@ STATUS, CONTROL, APPROVAL = "rebalancer-status", "rebalancer-control", "rebalanc
 SURGES: Final = "rebalancer-surges"
 _FORBIDDEN, _NOT_FOUND, _CONFLICT = 403, 404, 409
 _LIST_SECONDS: Final = 5.0
-"""How long a request may take that asks who has written an object, or where there is one of its name."""
+"""The time limit of a request for an object's author, or for objects of its name elsewhere."""
 
 _LABELS = {"app.kubernetes.io/name": "rebalancer"}
 _log = structlog.get_logger("rebalancer.configmaps")
 
 
 def find_pause(config_map: ConfigMap) -> Pause | None:
-    """Return the pause in the control ConfigMap, None if it has none; one under a wrong name is one, too."""
+    """Return the pause in the control ConfigMap, None if it has none; a pause under a wrong name counts, too."""
     if KEY in config_map.binary:
         return Pause(unreadable="it is not text in UTF-8")
     if KEY in config_map.data:
@@ -142,9 +142,9 @@ class _StoredConfigMap(msgspec.Struct, frozen=True):
 class StatusMap:
     """The status ConfigMap of one namespace; only the leader writes it.
 
-    Every write changes the version that this process has read or written last, so that a leader who has been deposed
-    without knowing it cannot overwrite what its successor has written. Labels and annotations of others stay; documents
-    of others are removed, since an outdated one would mislead.
+    Every write changes the version that this process has last read or written, so that a leader deposed without knowing
+    it cannot overwrite its successor. Others' labels and annotations stay; others' documents are removed, since an
+    outdated document would mislead.
     """
 
     def __init__(self, transport: Transport, namespace: str) -> None:
@@ -154,7 +154,7 @@ class StatusMap:
         """A process that begins to lead loads in the thread of the Lease, while the loop may save."""
 
         self._version = ""
-        """The one that was last read or written, "" where it does not exist."""
+        """The version that was last read or written, "" where the ConfigMap does not exist."""
 
         self._stored: dict[str, str] = {}
         """The documents of that version."""

@@ -1,8 +1,8 @@
 """Connections whose requests end by a deadline, and that can all be interrupted at once.
 
-A socket's timeout bounds the time of one receive. A server that sends its answer in drops never exceeds it, and holds
-its caller for as long as it likes. So a watchdog shuts the socket of a request whose time is over, whatever it waits
-for. Name resolution is the system's, and has a limit of its own.
+A socket's timeout bounds the time of one receive. A server that sends its answer in small pieces never exceeds it, and
+holds its caller indefinitely. So a watchdog shuts the socket of a request whose time is over, whatever it waits for.
+Name resolution is the system's, and has a limit of its own.
 """
 
 import math

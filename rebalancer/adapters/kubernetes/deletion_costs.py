@@ -1,11 +1,11 @@
 """Patches of pods' deletion costs, and the proof that nothing else of a pod can be patched.
 
-A patch names the pod's UID and resourceVersion: a pod that anybody has changed since it was read is not patched, so
-that nobody's cost is ever replaced. It changes metadata only, two annotations.
+A patch names the pod's UID and resourceVersion: a pod that was changed since it was read is not patched, so that no
+other author's cost is ever replaced. A patch changes only two annotations.
 
-Whoever may patch pods may change their images. So the installation has an admission policy that lets this identity
-change nothing but these annotations, and before anything is written that policy is put to the test: a change of a
-label, as a dry run, must be refused by a ValidatingAdmissionPolicy.
+The right to patch pods includes their images. So the installation has an admission policy that lets this identity
+change nothing but these annotations. Before any write that policy is tested: a ValidatingAdmissionPolicy must refuse a
+dry run that changes a label.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""Tells a request that admission control refused on purpose from one that the account has no right to send.
+"""Distinguishes a request that admission control refused on purpose from a request without the necessary right.
 
-Both may be answered with 403, and a webhook chooses code and details itself. What tells them apart is how the API
-server begins the message (k8s.io/apiserver: webhook/errors/statuserror.go, policy/validating/dispatcher.go,
+Both may be answered with 403, and a webhook chooses code and details itself. The difference is the beginning of the API
+server's message (k8s.io/apiserver: webhook/errors/statuserror.go, policy/validating/dispatcher.go,
 admission/errors.go, endpoints/handlers/responsewriters/errors.go):
 
     admission webhook "NAME" denied the request: WORDS
@@ -9,8 +9,8 @@ admission/errors.go, endpoints/handlers/responsewriters/errors.go):
     pods "POD" is forbidden: WORDS of an admission plugin
     pods "POD" is forbidden: User "NAME" cannot create resource "pods/eviction" …   (the authorizer)
 
-A webhook that does not answer (`failed calling webhook`), a policy whose expression fails and one whose parameters are
-not found refuse nothing on purpose: that is a failure.
+Three cases are failures, not refusals on purpose: a webhook does not answer (`failed calling webhook`), the expression
+of a policy fails, or its parameters are not found.
 """
 
 import re

@@ -1,7 +1,7 @@
 """The EndpointSlices of a few Services, listed when they are wanted.
 
-A watch would receive those of every Service of the cluster, which change with every pod. They are listed in a thread of
-their own: a snapshot waits for it a moment, and does without what has not come by then.
+A watch would receive the slices of every Service of the cluster, which change with every pod. A thread of its own lists
+them: a snapshot waits for it a moment, and does without slices that have not come by then.
 """
 
 import threading
@@ -53,7 +53,7 @@ def list_slices(transport: Transport, service: Service) -> Contents:
 
 @dataclass(frozen=True, kw_only=True)
 class SlicesRead:
-    """The slices of those Services of which they are known; `of_all`: of each that was wanted."""
+    """The slices of the Services whose slices are known; `of_all`: this is so for every requested Service."""
 
     contents: Contents
     of_all: bool
@@ -104,7 +104,7 @@ class ServiceSlices:
             self.thread.join(timeout)
 
     def read(self, services: Collection[Service]) -> SlicesRead:
-        """Return the slices of these Services; wait a second at most for those that have to be listed."""
+        """Return the slices of these Services; wait a second at most for slices that have to be listed."""
         with self._changed:
             self._wanted = frozenset(services)
             self._entries = {service: self._entries.get(service) or _Entry() for service in sorted(self._wanted)}

@@ -28,7 +28,7 @@ _BUDGET_KINDS: Final = frozenset({"poddisruptionbudget", "poddisruptionbudgets"}
 """What a 403 of an older server names whose reason is a budget: too many disrupted pods, or a negative allowance."""
 
 _FAILED_POLICY: Final = "AdmissionPolicy '"
-"""What a 403 of a policy contains; one that refuses on purpose is a denial, so this one could not be evaluated."""
+"""Part of a policy's 403 that was not on purpose: a denial has another text, so the policy could not be evaluated."""
 
 _MISSING: Final = {
     "pods": EvictionResult.GONE,
@@ -102,4 +102,4 @@ def _classify_too_many(status: Mapping[str, Any], details: Mapping[str, Any]) ->
         return EvictionResult.STALE if details.get("retryAfterSeconds") else EvictionResult.BUDGET
     if status and not details.get("retryAfterSeconds"):
         return EvictionResult.FAILED
-    return EvictionResult.THROTTLED  # of the server itself: without a Status, or with one that says when to try again
+    return EvictionResult.THROTTLED  # of the server itself: no Status, or a Status that says when to try again

@@ -1,6 +1,6 @@
 """The ConfigMaps of the history in one namespace.
 
-The installation has them: the controller may read and patch those names, and create none.
+The installation creates them: the controller may read and patch these names, and create none.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""Reads what an installation stands on: rights of its account, other programs that evict, kinds, the certificate."""
+"""Reads what an installation depends on: rights of its account, other programs that evict, kinds, the certificate."""
 
 import socket
 import ssl
@@ -74,7 +74,7 @@ def may(transport: Transport, account: str, verb: str, resource: str, namespace:
 
 
 def _groups_of(account: str) -> list[str]:
-    """Return the groups that a service account has: a binding may be of one of them."""
+    """Return the groups of a service account: a binding may name one of them."""
     namespace = account.split(":")[2]
     return ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
 
@@ -89,9 +89,9 @@ def list_leaders(transport: Transport, namespace: str) -> Iterator[Program]:
 
 
 def list_programs(transport: Transport, namespace: str) -> Iterator[Program]:
-    """Yield Deployments and CronJobs whose images are those of deschedulers, or of rebalancers elsewhere.
+    """Yield Deployments and CronJobs whose images are deschedulers, or rebalancers elsewhere.
 
-    What runs no pod is left out. Raises ClusterError.
+    Programs that run no pod are left out. Raises ClusterError.
     """
     for kind, path in (("Deployment", "/apis/apps/v1/deployments"), ("CronJob", "/apis/batch/v1/cronjobs")):
         answer = transport.request("GET", path, timeout=_SECONDS)
@@ -150,7 +150,7 @@ def find_missing_rights(
 ) -> Mapping[str, Sequence[str]]:
     """Return the rights that an account lacks, each with the namespaces, none for all; raise ClusterError.
 
-    Each kind that the controller watches is asked about, those that it need not read everywhere in `namespaces`, too.
+    Each watched kind is checked; kinds that need not be readable everywhere are also checked in `namespaces`.
     """
     lacking: defaultdict[tuple[str, tuple[str, ...]], list[str]] = defaultdict(list)
     for kind in (*KINDS, *OPTIONAL_KINDS):
@@ -176,7 +176,7 @@ def _list_places(kind: ResourceKind, namespaces: Sequence[str]) -> Sequence[str]
 def _find_lacking(
     transport: Transport, account: str, verb: str, resource: str, namespaces: Sequence[str]
 ) -> tuple[str, ...] | None:
-    """Return in which of these namespaces a right is missing that is not there everywhere; None in none of them."""
+    """Return the namespaces that lack a right, () where none are given; None if none lacks it."""
     if may(transport, account, verb, resource):
         return None
     missing = tuple(name for name in namespaces if not may(transport, account, verb, resource, name))

@@ -1,7 +1,7 @@
 """The Lease object: read, created, and patched if its resourceVersion is unchanged since it was read.
 
-A patch leaves what others have written into it. Its times are texts of our own: the API server takes them with six
-digits after the point only, and a model of the client writes none for a whole second.
+A patch keeps what others have written into it. The times are our own texts: the API server accepts only times with six
+digits after the point, but a model of the client writes none for a whole second.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class _LeaseMetadata(msgspec.Struct, frozen=True, rename="camel"):
 class _Lease(msgspec.Struct, frozen=True):
     metadata: _LeaseMetadata
     spec: dict[str, Any] | None = None
-    """Field by field: one that somebody has edited must not keep every process from leading."""
+    """Read field by field: an edited field must not keep every process from leading."""
 
 
 _LEASE = msgspec.json.Decoder(_Lease)
@@ -130,7 +130,7 @@ def _number(spec: Mapping[str, Any], field: str) -> int:
 
 
 def _moment(spec: Mapping[str, Any], field: str) -> datetime | None:
-    """Return a time, None where there is none, or one that Python does not have, such as one in the year 0."""
+    """Return a time, None where it is absent, or not valid in Python, such as a time in the year 0."""
     try:
         return msgspec.convert(spec.get(field), Moment | None)
     except msgspec.ValidationError:

@@ -1,6 +1,6 @@
 """What `run` leaves in a cluster: the Deployment that writes it, deletion costs, ConfigMaps, the Lease.
 
-Every method may be repeated: what does not exist any more is done.
+Every method may be repeated: an object that no longer exists counts as done.
 """
 
 from collections.abc import Callable, Iterator
@@ -62,7 +62,7 @@ class Leftovers:
         return self._unless_missing(scale, DEPLOYMENT, {"spec": {"replicas": replicas}}, _content_type=MERGE_PATCH)
 
     def find_pods(self) -> Iterator[Pod]:
-        """Yield the pods with a deletion cost of our own, or with the marker of one that somebody has replaced."""
+        """Yield the pods with a deletion cost of our own, or with the marker of a cost that somebody has replaced."""
         for page in read_pages(self._transport, PODS, PODS.path):
             for pod in page.objects:
                 if isinstance(pod, Pod) and (pod.own_deletion_cost or is_overwritten(pod)):

@@ -27,7 +27,7 @@ from rebalancer.model.snapshot import Fault, Snapshot
 FORBIDDEN = frozenset({401, 403})
 _NEEDED = frozenset({"Pod", "Node"})
 _LISTED = tuple(kind for kind in OPTIONAL_KINDS if kind is not ENDPOINT_SLICES)
-"""The optional kinds that are listed whole; of EndpointSlices only those of a few Services are of interest."""
+"""The optional kinds that are listed whole. EndpointSlices are listed only for a few Services."""
 _WEBHOOK_NAMES = frozenset(kind.name for kind in WEBHOOKS)
 
 
@@ -133,8 +133,7 @@ def read_reduced(
 ) -> tuple[list[bytes], frozenset[str], list[Fault]]:
     """List every kind once, page by page, reduced to the fields that are read; see `read_once`.
 
-    Returns the objects, the kinds that could be listed, and the malformed objects; an owner that could not be read is
-    one of these.
+    Returns the objects, the kinds that could be listed, and the malformed objects, including unreadable owners.
     """
     items: list[bytes] = []
     known: set[str] = set()

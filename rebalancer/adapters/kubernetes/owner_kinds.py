@@ -1,7 +1,7 @@
 """The kinds of foreign owners that a policy lists, as an API server has them: found, and watched while they are listed.
 
-Where a kind's objects are is read from the server's discovery, where their replicas are from the scale subresource of
-its CustomResourceDefinition: once, when the kind is listed. What cannot be found or read is looked for again.
+The path of a kind's objects comes from the server's discovery, and the path of their replicas from the scale
+subresource of its CustomResourceDefinition. Both are read once, when the kind is listed. A failed read is repeated.
 """
 
 import threading

@@ -1,9 +1,9 @@
 """Lists in pages: the API server makes the next page while this one is decoded.
 
-The head of a page gives the token of the next one. Decoding 500 pods takes about as long as the API
-server takes to make a page, so that a list takes hardly longer than the slower of the two. What has come of the next
-page waits in the buffers of the connection: a thread that read it beside the decoding would have to wait for the
-interpreter after each 16 KiB, and both would be slower.
+The head of a page gives the token of the next page. Decoding 500 pods takes about as long as the API server takes to
+make a page, so that a list takes hardly longer than the slower of the two. Meanwhile the received part of the next page
+waits in the buffers of the connection. A thread that read it during the decoding would have to wait for the interpreter
+after each 16 KiB, and both would be slower.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 _LIMIT: Final = 500
 _PAGE_BYTES: Final = 16 * 1024 * 1024
-"""What a page may have; one that has more is asked for again with fewer objects, each of which may have 1.5 MiB."""
+"""The size limit of a page. A larger page is requested again with fewer objects, each of up to 1.5 MiB."""
 _FEWER: Final = 8
 
 

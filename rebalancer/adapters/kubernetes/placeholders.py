@@ -1,8 +1,8 @@
 """The Jobs of placeholder pods.
 
-A Job has no second attempt, a deadline, and is deleted by the control plane when it has ended: whatever becomes of the
-controller, nothing is left. Its pod may be preempted by any other, preempts none, is deleted without grace, and fulfils
-the Pod Security Standard `restricted`.
+A Job has no second attempt and a deadline, and the control plane deletes it when it has ended: even if the controller
+dies, nothing is left. Any other pod may preempt its pod, which preempts none, is deleted without grace, and fulfils the
+Pod Security Standard `restricted`.
 """
 
 import re
@@ -130,7 +130,7 @@ class PlaceholderStore:
         return frozenset(job.metadata.name for job in jobs if job.metadata.deletion_timestamp is None)
 
     def create_placeholder(self, placeholder: Placeholder, rules: Capacity) -> str:
-        """Create a Job; one of the name that exists is the same one."""
+        """Create a Job; an existing Job of this name is the requested one."""
         try:
             self._transport.call(self._api.create_namespaced_job, rules.namespace, job_manifest(placeholder, rules))
         except RequestRefused as error:

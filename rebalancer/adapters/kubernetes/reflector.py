@@ -1,23 +1,27 @@
 """A store of all objects of one kind, kept up to date by list and watch in a thread of its own.
 
 The client's informer is not used: it never requests bookmarks, has no read timeout and retries failed watches without
-back-off. The rules: page the list, resume a broken watch from the last version received, list again on 410, if
-versions go back or after silence, wait longer after each failure, and record as of when the contents are the server's.
+back-off. The rules here:
 
-Silence is no failure: a server may skip bookmarks for minutes, and then a kind that nobody changes says nothing. But a
-watch that is dead says nothing either. So after half of `STALE_AFTER` a kind of few objects is listed whole, from etcd,
-and compared with the store. A list with limit 1 would prove nothing: its version is etcd's, which a quiet kind never
-reaches. A larger kind is watched again from the store's version, and listed after as much silence once more: many
-objects are hardly ever without a change for so long, where the watch works. That a server accepts the new watch is no
-sign of life. It would send at once what came after that version; so would a watch that is dead send nothing.
+* Page the list, and resume a broken watch from the last version received.
+* List again on 410, if versions go back, or after silence.
+* Wait longer after each failure.
+* Record when the contents were last known to be the server's.
 
-What such a list shows and the watch has not sent is applied as if it had, and the watch counts as broken: until it
-sends something, or `_EQUAL_LISTS` lists in a row show nothing new, its contents are stale, however young the list. Else
-a dead watch and a list now and then would look like a live one, and each list is old when the next change happens. A
-change in the moment between the end of a watch and its list looks the same, and costs a pause of a bookmark's time.
+Silence is no failure: a server may skip bookmarks for minutes, and then an unchanged kind is silent. But so is a dead
+watch. So after half of `STALE_AFTER` a kind of few objects is listed whole, from etcd, and compared with the store. A
+list with limit 1 would prove nothing: its version is etcd's, which a quiet kind never reaches. A larger kind is watched
+again from the store's version, and listed after an equal silence: with a working watch, many objects hardly ever stay
+unchanged for that long. The mere acceptance of the new watch is no sign of life: a dead watch would be accepted, too,
+and send nothing.
 
-After the process was stopped for a while, whatever comes from a watch may have waited in a buffer since before. Only a
-list that is begun afterwards is sure to be new (`Reflector.renew`).
+Changes that only such a list shows are applied as if the watch had sent them, and the watch counts as broken. Its
+contents are stale, however young the list, until it sends something, or `_EQUAL_LISTS` lists in a row show nothing new.
+Otherwise a dead watch with an occasional list would look alive, although each list is old at the next change. A change
+in the moment between the end of a watch and its list looks alike, and costs a pause of a bookmark's time.
+
+After a stop of the process, everything from a watch may have waited in a buffer since before. Only a list that begins
+afterwards is certainly new (`Reflector.renew`).
 """
 
 import random
@@ -211,8 +215,8 @@ class Reflector:
     def failing(self) -> float:
         """Seconds for which every attempt has failed, 0 while all is well.
 
-        A kind that rarely changes is silent for a minute, so a watch counts once it has been open for a while. That it
-        has merely opened says nothing: it can fail at once, again and again.
+        A kind that rarely changes is silent for a minute, so a watch counts as working once it has been open for a
+        while. Opening alone proves nothing: it can fail at once, again and again.
         """
         since, opened, now = self._failing_since, self._opened_at, time.monotonic()
         return 0.0 if since is None or (opened is not None and now - opened >= _SHORTEST_WATCH) else now - since
@@ -292,10 +296,10 @@ class Reflector:
         return True
 
     def _is_to_be_compared(self) -> bool:
-        """Return whether watches were silent for so long that the store has to be compared with a whole list.
+        """Return whether watches were silent too long, and the store has to be compared with a whole list.
 
-        It counts whoever ended them: a load balancer may do so sooner than the read timeout. While none is open, as in
-        an outage, there is nothing that it could have delivered.
+        Silence counts across watches, whatever ended them: a load balancer may do so sooner than the read timeout.
+        While no watch is open, as in an outage, none could have delivered anything.
         """
         return self._silence >= (STALE_AFTER / 2 if len(self) <= MOST_COMPARED else STALE_AFTER)
 
@@ -332,9 +336,9 @@ class Reflector:
         self.synced.set()
 
     def _note_list(self, requested: float, undelivered: int | None) -> None:
-        """Note what a list has shown, None where it was compared with nothing, and of which age the contents are now.
+        """Record how many changes a list has shown, None without a comparison, and the age of the contents.
 
-        A list after 410 says nothing of a watch that is not trusted: there is none whose silence it could confirm.
+        A list after 410 says nothing about an untrusted watch: there is no watch whose silence it could confirm.
         """
         self.error, self.status, self._failing_since = "", 0, None
         self._heard_at, self._silence = time.monotonic(), 0.0

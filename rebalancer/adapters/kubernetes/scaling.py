@@ -1,7 +1,7 @@
-"""Replicas of Deployments and ReplicaSets: who else declares them, and how they are changed by a precondition.
+"""Replicas of Deployments and ReplicaSets: who else declares them, and how they are changed under a precondition.
 
-They are changed through the subresource `scale`, which knows nothing else of a workload. A change names the UID and
-resourceVersion of what was read, so that no number that somebody else writes is ever replaced.
+They are changed through the subresource `scale`, which has no other field of a workload. A change names the UID and
+resourceVersion that were read, so that it never replaces another author's number.
 
 Server-side apply would meet a conflict after such a change, and a GitOps tool would take it back. A Scale does not
 show who declares `spec.replicas`, so the workload itself is read. Sources: Argo CD, "Resource Tracking" and the field

@@ -1,10 +1,10 @@
 """Whether the process has been standing still: stopped by a signal, or on a machine that was suspended.
 
-What it knows then is as old as the stop was long, and so is what waits in the buffers of its sockets. CLOCK_MONOTONIC
-goes on under SIGSTOP and stands still while the machine is suspended; CLOCK_BOOTTIME goes on in both. So one clock is
-enough: a thread beats, and a gap between two beats by CLOCK_BOOTTIME is a stop. Whoever relies on what is known checks
-for itself, since its thread may run before the one that beats. A virtual machine that is frozen with its clocks shows
-no gap; what has changed meanwhile is noticed by the read before each step.
+After a stop, its knowledge is as old as the stop was long, and so are the buffers of its sockets. CLOCK_MONOTONIC goes
+on under SIGSTOP and stops while the machine is suspended; CLOCK_BOOTTIME goes on in both cases. So one clock is enough:
+a thread beats, and a gap between two beats by CLOCK_BOOTTIME is a stop. Other threads must check for themselves before
+they rely on data, since they may run before the beating thread. A virtual machine that is frozen with its clocks shows
+no gap; the read before each step notices the changes.
 """
 
 import math

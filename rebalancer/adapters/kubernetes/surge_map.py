@@ -1,7 +1,7 @@
 """The ConfigMap with the records of surges: written by the leader, and only in the version that it has read or written.
 
-It is a ConfigMap of its own, so that nothing is ever left out of it for want of space, and no record is lost with the
-status. So a leader who has been deposed without knowing it cannot bring back a surge that its successor has ended.
+It is a ConfigMap of its own, so that nothing is left out for want of space, and no record is lost with the status. The
+version keeps a leader that was deposed without knowing it from reviving a surge that its successor has ended.
 """
 
 from typing import Final

@@ -1,10 +1,10 @@
 """Requests to the API server, through the official client.
 
-What is written goes through the methods of its API classes (`Transport.call`), which check a body before it is sent,
-and so do reads of the Lease and of what belongs to placeholders. Lists and watches of the cluster are raw, decoded by
-us: the client's models need forty times the time and seventeen times the memory. Reads of a ConfigMap or a workload are
-raw too, since commands that only read need them: loading the core API's class takes 0.3 s and 15 MiB.
-The client's retries are off; every caller decides itself.
+Writes go through the methods of its API classes (`Transport.call`), which check a body before it is sent. So do reads
+of the Lease and of placeholders' objects. Lists and watches of the cluster are raw, decoded by us: the client's models
+need forty times the time and seventeen times the memory. Reads of a ConfigMap or a workload are raw too, since
+read-only commands need them: loading the core API's class takes 0.3 s and 15 MiB. The client's retries are off; every
+caller decides itself.
 """
 
 import json
@@ -41,10 +41,10 @@ CONNECT_TIMEOUT = 5.0
 READ_TIMEOUT = 30.0
 
 _SOON: Final = 1.0
-"""An answer after so many seconds at most says what the server's clock is."""
+"""An answer within this many seconds shows the server's clock."""
 
 LIKE_CLOCKS: Final = timedelta(seconds=5)
-"""Two clocks that differ by no more may be the same: a header has whole seconds, and was under way."""
+"""Clocks that differ by no more than this may be equal: a header has whole seconds, and travels for a while."""
 
 _FORBIDDEN: Final = 403
 _TOO_MANY: Final = 429
@@ -67,7 +67,7 @@ class ClusterError(Exception):
     """A request failed; the message has method, path and result."""
 
     passes = False
-    """Whether the same request may succeed a little later, without anybody's help."""
+    """Whether the request may succeed a little later, without anybody's help."""
 
     retry_after = 0.0
     """For how many seconds the server asked not to try again, 0 if it did not say."""
@@ -152,7 +152,7 @@ class Transport(ApiClient):
 
     @property
     def clock_ahead(self) -> timedelta:
-        """By how much the API server's clock is ahead of this machine's; 0 where both may be the same."""
+        """By how much the API server's clock is ahead of this machine's; 0 where both may be equal."""
         if self._dated is None:
             return timedelta(0)
         text, came = self._dated
@@ -176,7 +176,7 @@ class Transport(ApiClient):
         """Call a method of one of the client's API classes and return the body of the answer.
 
         Raises RequestRefused or Unreachable. `timeout` is how many seconds it may take in all; None: the transport's
-        own. The answer is not made a model: that refuses what it does not know, and the answer to an eviction is none.
+        own. The answer is not converted to a model: models refuse unknown fields, and an eviction's answer has none.
         """
         answer = operation(*arguments, _preload_content=False, _request_timeout=timeout, **options)
         data: bytes = answer.data
@@ -271,7 +271,7 @@ class Transport(ApiClient):
             refusal = NotConnected if is_tls else Unreachable
             raise refusal(f"{method} {path}: no response from {self.host}: {why}") from error
         response: BaseHTTPResponse = answer.response
-        # The server writes the date when it begins to answer: one that was long under way says nothing of its clock.
+        # The server writes the date when it begins to answer: after a long transfer it does not show the clock.
         if (date := response.headers.get("Date")) and time.monotonic() - began < _SOON:
             self._dated = date, time.time()
         return response, exchange
@@ -323,10 +323,10 @@ def _find_cause(error: BaseException) -> str:
 
 
 def _read_most(response: BaseHTTPResponse, most: int) -> bytes:
-    """Return a body, one byte more than `most` of one that is larger.
+    """Return a body; of a body larger than `most` bytes, one byte more than `most`.
 
-    Only what says that it is encoded is decoded: urllib3 copies all that it is to decode, and reading the pages of a
-    list takes 2.1 times as long.
+    A body is decoded only if its header says that it is encoded. Otherwise urllib3 copies it to decode it, and reading
+    the pages of a list takes 2.1 times as long.
     """
     is_encoded = "Content-Encoding" in response.headers
     chunks: list[bytes] = []
@@ -388,7 +388,7 @@ def connect(
 
 
 def _list_contexts(kubeconfig: str | None) -> list[str]:
-    """Return the contexts of a kubeconfig; none of one that cannot be read, or that has no current one."""
+    """Return the contexts of a kubeconfig; none if it cannot be read, or has no current context."""
     try:
         contexts, _ = config.list_kube_config_contexts(config_file=kubeconfig)  # type: ignore[no-untyped-call]
         return [str(context["name"]) for context in contexts]

@@ -1,7 +1,7 @@
-"""Metrics: from declarations to what Prometheus reads; what is declared, and with which values, is the caller's.
+"""Metrics: from declarations to what Prometheus reads. The caller declares them, and supplies the values.
 
 `declarations` are the forms of a declaration, `collector` exports gauges, `metrics` has the registry, with counters and
-histograms, `requests` names requests to the API server. The other way round, `queries` asks Prometheus about guards.
+histograms, `requests` names requests to the API server. In the other direction, `queries` asks Prometheus about guards.
 """
 
 from rebalancer.adapters.prometheus.declarations import Counter, Gauge, Histogram, Metric, Row

@@ -48,7 +48,7 @@ class GaugeCollector(Collector, Generic[V]):
         self._published = view, rows
 
     def _make_rows(self, gauge: Gauge[V], view: V) -> tuple[object, Sequence[Row]]:
-        """Return what the rows are made for, and the rows: the last ones if that is the same object."""
+        """Return the object that the rows are made for, and the rows: the last rows if the object is unchanged."""
         source = gauge.once_for(view) if gauge.once_for is not None else view
         known = self._published[1].get(gauge.name)
         return known if known is not None and known[0] is source else (source, _clean(gauge.rows(view)))
@@ -72,7 +72,7 @@ class GaugeCollector(Collector, Generic[V]):
 
 
 def _clean(rows: Iterable[Row]) -> Sequence[Row]:
-    """Return rows with label values as they are shown; of those that are equal then, the one with the largest value."""
+    """Return rows with label values as they are shown; of rows that become equal, the one with the largest value."""
     cleaned: dict[tuple[str, ...], float] = {}
     for labels, value in rows:
         shown = tuple(map(visible, labels))

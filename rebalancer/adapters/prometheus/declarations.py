@@ -34,8 +34,8 @@ class Metric:
 class Gauge(Metric, Generic[V]):
     """A gauge, with the function that makes its rows from a view of the process.
 
-    Of `values`, those that have no row are exported as 0. Rows are made at each scrape, but with `once_for` only when
-    that returns another object than for the last view: rows that are expensive are made once for each cycle.
+    Each of `values` without a row is exported as 0. Rows are made at each scrape, but with `once_for` only when that
+    returns another object than for the last view: expensive rows are made once for each cycle.
     """
 
     type = "gauge"

@@ -23,13 +23,13 @@ _LARGEST: Final = 4 * 1024 * 1024
 """Bytes of an answer; some ten thousand series. A query that returns more should aggregate."""
 
 OWN_TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
-"""The token with which this process evicts: whoever writes the policy must not have it sent elsewhere."""
+"""The token with which this process evicts: an author of the policy must not have it sent elsewhere."""
 
 TOKEN_FOLDERS: Final = tuple(map(Path, ("/etc/rebalancer", "/etc/rebalancer-prometheus", "/var/run/secrets")))
 """Where a token may lie, besides the policy's own folder: who writes the policy must not have other files sent."""
 
 _AT_ONCE: Final = 8
-"""Guards that are asked at the same time: the answers of all must be fresh enough for one step."""
+"""Guards asked in parallel: the answers of all must be fresh enough for one step."""
 
 _LARGEST_TOKEN: Final = 64 * 1024
 _CHUNK: Final = 64 * 1024

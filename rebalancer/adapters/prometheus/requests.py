@@ -1,4 +1,4 @@
-"""How a request to the API server is named in a label: as RBAC names it, without the names of objects."""
+"""The name of a request to the API server in a label: as in RBAC, without the names of objects."""
 
 from typing import Final
 

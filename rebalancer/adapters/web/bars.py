@@ -1,8 +1,8 @@
 """Bars of counts against a bound, as shapes: grey up to the bound, hatched beyond it, the bound a line, room light.
 
-Up to four domains are bars one below the other; more stand upright side by side, at most twelve; of still more those
-are drawn that are off, since the others say nothing. Nodes are named without what their names begin with; the name of
-a zone is whole, as everywhere: where it is too long to stand beside the bars, it stands above its own.
+Up to four domains are bars one below the other; up to twelve are upright bars side by side. Of still more, only the
+domains beyond their bounds are drawn, since the others say nothing. Node names are shown without their common prefix.
+The name of a zone is whole, as everywhere: if it is too long to fit beside the bars, it is above its bar.
 """
 
 from collections.abc import Sequence
@@ -71,9 +71,9 @@ class Shape(NamedTuple):
 
 
 class Bars(NamedTuple):
-    """A drawing of bars: its size in pixels, its shapes, and the same in words.
+    """A drawing of bars: its size in pixels, its shapes, and its description in words.
 
-    `left_out` domains are not drawn, `off` of which are beyond their bounds.
+    `left_out` domains are not drawn, `off` of them are beyond their bounds.
     """
 
     width: float

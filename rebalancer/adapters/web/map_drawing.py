@@ -1,7 +1,7 @@
 """The map as shapes: zones side by side, their nodes as columns, a lane for each workload, arrows along the lanes.
 
-Of each lane the filled squares on a node are the pods that its rule counts there, no more and no fewer. Dashed ones are
-no pods: where a pod was that moves, and where replacements may land. Lengths are in pixels.
+The filled squares of a lane on a node are exactly the pods that its rule counts there. Dashed squares are no pods: they
+show where a moving pod was, and where replacements may land. Lengths are in pixels.
 """
 
 import textwrap
@@ -122,7 +122,7 @@ class Count(NamedTuple):
 
 
 class Arrow(NamedTuple):
-    """Where the pods of one step go: its kind, the lines that they share, and one with a point to each landing."""
+    """Where the pods of one step go: its kind, the lines that they share, and a line with a point to each landing."""
 
     kind: str
     trunk: str
@@ -143,7 +143,7 @@ class Lane(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    """A map: its size, zones and lanes, and the same in words; its nodes begin at `top`."""
+    """A map: its size, zones and lanes, and its description in words; its nodes begin at `top`."""
 
     width: float
     height: float
@@ -284,7 +284,7 @@ def _lay_out(document: MapDocument, zones: Sequence[MapZone], now: datetime, wid
 
 
 def _head_lines(title: str, detail: str, width: float) -> Iterator[HeadLine]:
-    """Yield the lines of a zone's head: one if there is room, else those of the title, then of what is beside it."""
+    """Yield the lines of a zone's head: one line if there is room, else the title's lines, then the detail's."""
     if len(title) * _BOLD + len(detail) * _REGULAR + _BEFORE <= width:
         yield HeadLine(17.0, title, detail)
         return
@@ -418,7 +418,7 @@ def _number(move: MapMove) -> str:
 def _arrow(
     moves: Sequence[MapMove], places: Mapping[tuple[str, str, str], float], track: float, bottom: float
 ) -> Arrow | None:
-    """Return the arrow of moves that may land on the same nodes; None where no begin or no end is on the map."""
+    """Return the arrow of moves with common landing nodes; None where no begin or no end is on the map."""
     first = moves[0]
     starts = [x for move in moves if (x := places.get(("from", move.pod, move.node))) is not None]
     landings = (first.landed,) if first.landed is not None else first.to_nodes

@@ -1,6 +1,6 @@
-"""The status page: HTML that works without JavaScript, its style, and the same content as JSON. All of it is read-only.
+"""The status page: HTML that works without JavaScript, its style, and its content as JSON. All of it is read-only.
 
-Whatever names have in them is escaped or made visible, and headers let the browser load and run nothing.
+All names are escaped or made visible, and headers let the browser load and run nothing.
 """
 
 from collections.abc import Callable, Mapping

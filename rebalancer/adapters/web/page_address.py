@@ -1,6 +1,6 @@
 """The address of a view: what it selects, and the addresses of other selections.
 
-Everything that somebody has chosen stands in the address, so that it survives a renewal and can be sent to others.
+Every choice of a reader is in the address, so that it survives a renewal and can be sent to others.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 from rebalancer.documents.overview import VIOLATED, RowState, Selection
 
 REFRESH_SECONDS: Final = 30
-"""After so many seconds a browser renews the page while nothing moves."""
+"""A browser renews the page after this many seconds while nothing moves."""
 
 _FILTERS: Final = ("namespace", "workload", "node", "state", "reason", "q")
 _PARAMETERS: Final = (*_FILTERS, "page", "refresh", "table", "trend", "why")
@@ -61,7 +61,7 @@ class PageAddress:
         return self._query.get(name, "")
 
     def link(self, path: str = "", **changes: str | int) -> str:
-        """Return the address of this or another view with the same selection, changed; "" leaves a parameter out."""
+        """Return the address of this or another view with the selection, changed; "" leaves a parameter out."""
         query = {**self._query, **{name: str(value) for name, value in changes.items()}}
         text = urlencode({name: value for name, value in sorted(query.items()) if value})
         there = f".{path or self.path}"

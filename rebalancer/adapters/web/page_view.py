@@ -1,4 +1,4 @@
-"""What the status page shows, as text and numbers: the head, rows, steps, facets. It is bounded for any cluster."""
+"""The content of the status page as text and numbers: the head, rows, steps, facets. It is bounded for any cluster."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -71,7 +71,7 @@ MOVING_SECONDS: Final = 2
 """After so many seconds a browser renews the page while something moves, surges, or waits for approval."""
 
 FIRST: Final = 25
-"""So many refusals, problems and last moves are shown."""
+"""Up to this many refusals, problems and last moves are shown."""
 
 _MOST_RULES: Final = 4
 _MOST_PAST: Final = 10
@@ -340,7 +340,7 @@ class PageView:
 
     @property
     def _leaderless(self) -> str:
-        """When something goes on of which no time can be said, since nobody leads or that is not known."""
+        """Why no time can be given for what goes on: no process leads, or that is not known."""
         lease = self._page.status.lease
         return "not known" if lease is not None and lease.unread_since is not None else _LEADERLESS
 
@@ -803,7 +803,7 @@ class PageView:
 
     @property
     def standing_sentences(self) -> Sequence[str]:
-        """Say who has approved it, until when, and what is wrong with the one that is written."""
+        """Say who has approved it, until when, and what is wrong with the written approval."""
         return tuple(standing_sentences(self._page.status, self._now))
 
     def domains(self, by_key: Mapping[str, LikelyDomains]) -> str:
@@ -1007,7 +1007,7 @@ def _sayings(row: WorkloadRow) -> Sequence[Saying]:
 
 
 def _remedy_name(rule: Rule) -> str:
-    """Return by which name a remedy is known: that of the reason only where it is the reason's own."""
+    """Return the name by which a remedy is known: the reason's name only for the reason's own remedy."""
     if not rule.reason:
         return rule.cause or ""
     return rule.reason if Reason(rule.reason).remedy == rule.remedy else ""

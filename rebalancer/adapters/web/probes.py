@@ -59,8 +59,7 @@ class Rendered(NamedTuple):
 class Scrapes:
     """The texts of one registry.
 
-    There is one rendering at a time, and one for all who want the same form of it: who comes while it is under way gets
-    its result.
+    One rendering runs at a time, and serves all who want that form: who comes while it is under way gets its result.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -103,7 +102,7 @@ class Scrapes:
                 body = gzip.compress(body)
                 headers.append(("Content-Encoding", "gzip"))
             future.set_result(Rendered(body, headers))
-        except BaseException as error:  # noqa: BLE001  # whoever waits for it gets it
+        except BaseException as error:  # noqa: BLE001  # all waiting callers get it
             future.set_exception(error)
         finally:
             with self._lock:

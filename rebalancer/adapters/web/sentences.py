@@ -1,4 +1,4 @@
-"""What several rows say is said once, above them; of the rest a row has the name in its line and the words folded."""
+"""A sentence of several rows is shown once, above them. Any other is folded in its row, which shows its name."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,7 +18,7 @@ class Saying(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """A sentence that `number` of the rows have, all of them or some: those that refer to it by its name, too."""
+    """A sentence that `number` of the rows have, all or some, including rows that refer to it by its name."""
 
     name: str
     text: str
@@ -40,7 +40,7 @@ class FindingGroup(NamedTuple):
 def find_shared(rows: Iterable[Iterable[Saying]], named: Iterable[Iterable[str]] = ()) -> Sequence[Shared]:
     """Return the sentences that several rows have, in the order in which they come first.
 
-    `named` are the names that each row has in its line: where a name has one sentence, it is said of all that have it.
+    `named` are the names that each row has in its line: a name with only one sentence counts for every row that has it.
     """
     numbers = Counter(said for row in rows for said in dict.fromkeys(row))
     texts = Counter(said.name for said in numbers)

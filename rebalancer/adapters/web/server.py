@@ -2,8 +2,8 @@
 
 Everybody in the cluster may reach the port, and the process behind it evicts pods. So the number of connections, the
 time of a request and the size of its header are bounded. If all connections are taken, a new one replaces the oldest
-one that waits for its client: that has not sent its request yet, or else not read its answer. A probe sends and reads
-at once, and gets through while others do neither.
+one that waits for its client, which has not sent its request, or else not read its answer. A probe sends and reads at
+once, and gets through while others do neither.
 
 prometheus_client's own server is not used: it returns metrics for every path. Plain HTTP: TLS would need the handshake
 outside the accept loop and renewal of certificates, and a cluster has other means for that.
@@ -146,7 +146,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().__init__((host, port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Start a thread for the connection if there may be one more, or one that waits for its client can go."""
+        """Start a thread for the connection if there is room, or a connection that waits for its client can go."""
         with self._lock:
             if len(self._reading) + len(self._answering) + len(self._writing) >= MOST_CONNECTIONS:
                 replaceable = self._reading or self._writing
@@ -174,7 +174,7 @@ class _Server(ThreadingMixIn, WSGIServer):
                 self._answering.add(request)
 
     def begin_writing(self, request: socket.socket) -> None:
-        """Note that the connection is being sent its answer; one that was replaced is not noted again."""
+        """Record that the connection is being sent its answer, unless it was replaced."""
         with self._lock:
             if request in self._answering:
                 self._answering.discard(request)

@@ -34,16 +34,18 @@ class Label(NamedTuple):
 
 
 class Flag(NamedTuple):
-    """A line with words: `x` is the place of the line, `text_x` of the words, which end there if `before` the line."""
+    """A line with words."""
 
     x: float
+    """The place of the line."""
     text_x: float
+    """The place of the words, which end there if `before` the line."""
     text: str
     before: bool
 
 
 class Trend(NamedTuple):
-    """A drawing of the trend in pixels: the step line, what is below it, marks; the same in words."""
+    """A drawing of the trend in pixels: the step line, what is below it, marks; and its description in words."""
 
     line: str
     area: str

@@ -1,8 +1,8 @@
-"""The zones of a large cluster as shapes: a bar for the pods of what is violated, a small square for each node.
+"""The zones of a large cluster as shapes: a bar for the pods of violated workloads, a small square for each node.
 
-Squares of a kind stand together, those first of which there is something to say. They are drawn as runs: a rectangle of
-a pattern for the rest of a row, one for all full rows, one for the begin of the last. So a zone takes at most three for
-each kind, however many nodes it has. Lengths are in pixels.
+Squares of a kind are together, notable kinds first. They are drawn as runs: a patterned rectangle for the rest of a
+row, one for all full rows, one for the begin of the last row. So a zone takes at most three rectangles for each kind,
+however many nodes it has. Lengths are in pixels.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -69,26 +69,24 @@ class Run(NamedTuple):
 
 
 class ZonePanel(NamedTuple):
-    """A zone: its title and what moves, its pods in words and as a bar, its nodes in words and as squares.
-
-    It is `above` where pods are above a bound: a sign says so.
-
-    `line` is where the bar ends that the zone may have once repaired, None without a bound. `whole` and `every` say
-    all numbers of bar and squares.
-    """
+    """A zone: its title and what moves, its pods in words and as a bar, its nodes in words and as squares."""
 
     title: str
     above: bool
+    """Whether pods are above a bound: a sign says so."""
     flow: str
     pods: str
     segments: Sequence[Segment]
     line: float | None
+    """The place on the bar of the most pods that the zone may have once repaired, None without a bound."""
     moves: str
     whole: str
+    """All numbers of the bar."""
     nodes: str
     runs: Sequence[Run]
     height: float
     every: str
+    """All numbers of the squares."""
 
 
 class ZonesDrawing(NamedTuple):
