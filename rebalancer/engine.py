@@ -1,7 +1,7 @@
-"""One evaluation: what is violated in a snapshot, and what is to be done about it.
+"""One evaluation: the violations in a snapshot, and what to do about them.
 
-`evaluate` is the only place where a snapshot is assessed and planned, for the controller, every command, simulations
-and tests. It is a pure function: the time is `snapshot.taken_at`, and the same inputs give the same evaluation.
+Only `evaluate` assesses and plans a snapshot, for the controller, every command, simulations and tests. It is a pure
+function: the time is `snapshot.taken_at`, and equal inputs give equal evaluations.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -63,10 +63,10 @@ class Evaluation:
     team_problems: Mapping[str, str]
     """By namespace what of its team policy is not in force, and why; empty where the snapshot has no team policies."""
     valid_until: datetime
-    """From then on the same inputs may give another evaluation: pods have aged, nodes have settled."""
+    """From then on equal inputs may give another evaluation: pods have aged, nodes have settled."""
 
     def serves(self, inputs: Inputs) -> bool:
-        """Return whether evaluating other inputs, with a later snapshot, would give the same."""
+        """Return whether evaluating other inputs, with a later snapshot, would give this evaluation."""
         own = self.inputs
         return (
             own.snapshot.taken_at <= inputs.snapshot.taken_at < self.valid_until
@@ -134,7 +134,7 @@ def evaluate(
 
 
 def _mark_leaving(snapshot: Snapshot, policy: Policy) -> Snapshot:
-    """Return the snapshot in which the nodes with a taint of the policy's nodes.leavingTaints are known to leave."""
+    """Return the snapshot in which nodes with a taint in nodes.leavingTaints are marked as leaving."""
     keys = frozenset(policy.nodes.leaving_taints)
     if not keys:
         return snapshot

@@ -1,6 +1,6 @@
-"""What the library does otherwise than the commands: reading a snapshot, and a plan.
+"""Where the library differs from the commands: reading a snapshot, and a plan.
 
-`rebalancer.__all__` has the public names; all others are those of the product itself.
+`rebalancer.__all__` has the public names; all others belong to the product itself.
 """
 
 import warnings
@@ -44,7 +44,7 @@ def read_snapshot(
 
 
 def read_plan(data: bytes, evaluation: Evaluation) -> Plan:
-    """Read what `write_plan` has written of the plan of an equal evaluation: the same plan, whole.
+    """Read the output of `write_plan` for the plan of an equal evaluation: it returns that plan, whole.
 
     Raises ValueError where the bytes are no plan, or name a pod, group or limit that the evaluation does not have.
     """

@@ -1,6 +1,6 @@
-"""Where the process finds things: its own namespace, its policy, where it listens; and what is written for them.
+"""Where the process finds things: its own namespace, its policy, where it listens; and the names of what it writes.
 
-Apart from the settings, whose declarations take long to import: commands that read no settings do not need them.
+It is apart from the settings, whose declarations take long to import: commands that read no settings do not need them.
 """
 
 import os

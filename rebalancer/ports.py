@@ -46,27 +46,25 @@ class EvictionResult(StrEnum):
 
 
 class Denial(Struct, frozen=True):
-    """Who refused a request in admission control, and why: `refuser` begins a sentence, `words` are the refuser's own.
-
-    `is_temporary` is set if it answered 429 (Too Many Requests): it may remove the pod itself a little later.
-    """
+    """Who refused a request in admission control, and why."""
 
     refuser: str
+    """The refuser, as the beginning of a sentence."""
     words: str
+    """The refuser's own message."""
     is_temporary: bool = False
+    """Whether it answered 429 (Too Many Requests): it may remove the pod itself a little later."""
 
 
 class EvictionAnswer(Struct, frozen=True):
-    """The answer to an eviction request, with a message for people.
-
-    `retry_after` is for how many seconds the server asked not to try again, 0 if it did not say. `denial` says who
-    refused it if `result` is REFUSED, else None.
-    """
+    """The answer to an eviction request, with a message for people."""
 
     result: EvictionResult
     message: str = ""
     retry_after: float = 0.0
+    """For how many seconds the server asked not to try again, 0 if it did not say."""
     denial: Denial | None = None
+    """Who refused the request if `result` is REFUSED, else None."""
 
 
 class SaveAnswer(Struct, frozen=True):
@@ -80,7 +78,7 @@ class SaveAnswer(Struct, frozen=True):
 
 
 class ReadFailedError(Exception):
-    """Something could not be read; the message says what and why. Whoever wanted to act on it does not act."""
+    """Something could not be read; the message says what and why. No action that needs it is taken."""
 
 
 class ReadForbiddenError(ReadFailedError):
@@ -97,7 +95,7 @@ class PlacedPod(NamedTuple):
 class ReplicaCount(Struct, frozen=True):
     """How many pods a workload wants, and how many of its pods are Ready.
 
-    `pods` are its pods by UID, but those that have ended or are terminating; None where they are not known.
+    `pods` are its pods by UID, without ended and terminating pods; None where they are not known.
     """
 
     wanted: int
@@ -203,7 +201,7 @@ class Placeholders(Protocol):
         ...
 
     def delete_placeholder(self, namespace: str, name: str) -> None:
-        """Delete a Job and its pod, at once; one that does not exist is fine. Never raises."""
+        """Delete a Job and its pod, at once; a missing Job is fine. Never raises."""
         ...
 
     def explain_placeholder(self, namespace: str, token: str) -> str:
@@ -215,7 +213,7 @@ class Monitoring(Protocol):
     """What knows whether applications suffer."""
 
     def ask(self, guards: Guards) -> tuple[GuardAnswer, ...]:
-        """Ask the queries of guards, and return an answer for each, in order; an error is one, too. Never raises.
+        """Ask the queries of guards, and return an answer for each, in order; an error is an answer, too. Never raises.
 
         Takes as long as the answers to all queries, each bounded by `prometheus.timeout`.
         """
@@ -289,20 +287,19 @@ class ScaleAnswer(Struct, frozen=True):
 
 
 class ScaleReading(Struct, frozen=True, kw_only=True):
-    """The replicas that a workload asks for, and who else declares them.
-
-    `appliers` are the field managers that own `spec.replicas` by server-side apply. `marks` are those of GitOps tools,
-    each as people find it on the object: "annotation argocd.argoproj.io/tracking-id". `owners` are all field managers
-    that own it, each with when it has last written; `ours`: the rebalancer alone does, or nobody is known to.
-    """
+    """The replicas that a workload asks for, and who else declares them."""
 
     uid: str
     replicas: int
     resource_version: str
     appliers: tuple[str, ...] = ()
+    """The field managers that own `spec.replicas` by server-side apply."""
     marks: tuple[str, ...] = ()
+    """The marks of GitOps tools, as people find them on the object: "annotation argocd.argoproj.io/tracking-id"."""
     owners: tuple[str, ...] = ()
+    """All field managers that own `spec.replicas`, each with the time of its last write."""
     ours: bool = True
+    """Whether only the rebalancer owns them, or no owner is known."""
 
 
 class Scaler(PodAnnotator, Protocol):

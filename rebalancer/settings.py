@@ -194,7 +194,7 @@ class Settings(BaseSettings):
 
     @property
     def lease_request_timeout(self) -> timedelta:
-        """How long a request for the Lease may take: one that hangs leaves time for two more before the deadline."""
+        """How long a request for the Lease may take: a hung request leaves time for two more before the deadline."""
         return self.renew_deadline / 3
 
     def describe(self) -> dict[str, Any]:
@@ -208,7 +208,7 @@ def _lease_requirement(shorter: str, value: timedelta, longer: str, limit: timed
 
 
 def flag_of(name: str) -> str:
-    """Return the flag that sets a field; that of the namespace is not taken for one of workloads."""
+    """Return the flag that sets a field; the namespace's flag must not be mistaken for a namespace of workloads."""
     return "--" + ("controller-namespace" if name == "namespace" else name.replace("_", "-"))
 
 

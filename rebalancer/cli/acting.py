@@ -1,4 +1,4 @@
-"""The controller of a cluster, as commands that read know it: what it does with a plan, and what it remembers."""
+"""The controller of a cluster as read-only commands know it: what it does with a plan, and its memory."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,18 +18,17 @@ from rebalancer.tracking.moves import note_remaining
 
 @dataclass(frozen=True)
 class Acting:
-    """What the controller does with a plan, and what it does not send, as far as that is known.
-
-    `status` is what it has stored of itself, None where none can be read. `memory` is what it knows of nodes that have
-    changed, and of evictions by others: nothing in the cluster says so. `find_idle` says why it moves nothing of what a
-    plan lets go, "" where it does, and `is_led` whether a controller runs, as far as the Lease says.
-    """
+    """What the controller does with a plan, and what it does not send, as far as that is known."""
 
     describe: Callable[[], str]
     status: StatusDocument | None = None
+    """Its stored status, None where none can be read."""
     memory: Memory = NO_MEMORY
+    """What it knows about changed nodes and about evictions by others, which the cluster does not show."""
     find_idle: Callable[[], str] = str
+    """Says why it moves nothing of what a plan lets go, "" where it does."""
     is_led: Callable[[], bool] = lambda: True
+    """Whether a controller runs, as far as the Lease says."""
 
     @property
     def blocked(self) -> Sequence[BlockedNamespace]:
@@ -54,7 +53,7 @@ class Acting:
 
     @cached_property
     def line(self) -> str:
-        """What it does, in one line. Reads the Lease, which may take seconds: only for whoever prints it."""
+        """What it does, in one line, for printing only: it reads the Lease, which may take seconds."""
         return self.describe()
 
     @cached_property

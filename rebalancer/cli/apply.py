@@ -1,7 +1,7 @@
-"""`rebalancer apply`: carries out a saved plan, as long as it is what would be planned now.
+"""`rebalancer apply`: carries out a saved plan, as long as planning now would give that plan.
 
 The controller's own process does it, in mode Approve with that plan approved: every budget, pause and check holds, and
-nothing that is not in the plan is evicted. It holds the Lease, so no controller acts beside it.
+nothing outside the plan is evicted. It holds the Lease, so no controller acts beside it.
 """
 
 import argparse

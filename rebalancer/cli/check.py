@@ -1,4 +1,4 @@
-"""`rebalancer check`: what must be right before anything moves, in one screen, each line with its way out."""
+"""`rebalancer check`: the preconditions of any move, in one screen, each line with its remedy."""
 
 import argparse
 from collections import Counter
@@ -44,7 +44,7 @@ from rebalancer.reporting.acting import leaders_time, runs
 
 _FORBIDDEN: Final = 403
 _MOST_NAMESPACES: Final = 20
-"""In so many namespaces the right to evict is asked for, where it is not there in all."""
+"""Where the right to evict is not granted everywhere, up to this many namespaces are checked."""
 
 
 def add_arguments(parser: Parser) -> None:
@@ -177,7 +177,7 @@ def _check_configuration(read: ReadPolicy) -> tuple[Result, ReadPolicy]:
 
 
 def _count_workloads(cluster: LoadedCluster, policy: Policy) -> tuple[Counter[str], Counter[str]]:
-    """Count workloads with constraints or limits by namespace: those in reach of the policy, and the others."""
+    """Count workloads with constraints or limits by namespace: those within the policy's scope, and the others."""
     assessment = cluster.evaluation.assessment
     every = {workload for group in assessment.groups for workload in group.workloads}
     every |= {workload for limit in assessment.limits for workload in limit.gathered.owners}

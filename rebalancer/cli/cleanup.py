@@ -1,7 +1,7 @@
 """`rebalancer cleanup`: deletes everything that `run` has written, before an uninstallation.
 
-The controller must not write again what is deleted. So its Deployment is scaled to 0 first, and nothing is deleted
-before the Lease is free: released, or not renewed for as long as it lasts.
+The controller must not recreate deleted objects. So its Deployment is scaled to 0 first, and nothing is deleted before
+the Lease is free: released, or not renewed for its duration.
 """
 
 import argparse
@@ -42,7 +42,7 @@ _GRACE: Final = 60.0
 
 _POLL: Final = 1.0
 _MOST_PASSES: Final = 5
-"""A pod that changes while it is patched is read again so many times."""
+"""A pod that changes while it is patched is read again up to this many times."""
 
 
 def add_arguments(parser: Parser) -> None:
@@ -143,9 +143,9 @@ def await_free_lease(
 
 
 def take_back_surges(transport: Transport, namespace: str) -> Iterator[str]:
-    """Scale the workloads back to which surges have added pods, and yield a line for each.
+    """Scale back the workloads to which surges have added pods, and yield a line for each.
 
-    CliError where that is not possible: nobody else would know what they asked for once the records are deleted.
+    CliError where that is not possible: once the records are deleted, the original numbers are lost.
     """
     surges, scaling = SurgeMap(transport, namespace), Scaling(transport)
     try:

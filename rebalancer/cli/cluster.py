@@ -1,6 +1,6 @@
-"""A live cluster, as commands that only read see it: its objects, its team policies, its controller.
+"""A live cluster as read-only commands see it: its objects, its team policies, its controller.
 
-A module of its own, imported for a cluster only: loading the client takes longer than planning from most files.
+This module is imported only for a cluster: loading the client takes longer than planning from most files.
 """
 
 from collections.abc import Iterable, Iterator
@@ -46,7 +46,7 @@ class Cluster:
         return snapshot, warnings
 
     def read_team_maps(self, namespaces: Iterable[str]) -> Iterator[ConfigMap]:
-        """Yield the ConfigMaps of team policies that exist; warn about those that may not be read."""
+        """Yield the existing ConfigMaps of team policies; warn about unreadable ones."""
         for namespace in namespaces:
             try:
                 config_map = read_config_map(self._transport, namespace, POLICY_MAP)

@@ -1,4 +1,4 @@
-"""The question before a command changes what cannot be taken back: asked in a terminal, answered by --yes elsewhere."""
+"""The question before a command makes an irreversible change: asked in a terminal, answered by --yes elsewhere."""
 
 import argparse
 import sys

@@ -1,4 +1,4 @@
-"""What the controller of a live cluster does, read from what it has written: its status and its policy."""
+"""What the controller of a live cluster does, read from its stored status and policy."""
 
 import time
 from collections.abc import Mapping
@@ -205,27 +205,29 @@ class _Problem(NamedTuple):
 
 
 class PolicyInForce(NamedTuple):
-    """The policy by which the controller of a cluster acts, in the ConfigMap `place`, if it is not the shipped one.
-
-    `doubt` says why it may be another, "" where nothing speaks against it; `sure`: the controller says that it is it.
-    `missing`: there is none where people write it, which is in the ConfigMap `written`.
-    """
+    """The policy by which the controller of a cluster acts, if it is not the shipped one."""
 
     place: ConfigMapPolicy
+    """The ConfigMap that has it."""
     map_policy: MapPolicy | None
     doubt: str
+    """Why another policy may be in force, "" without a doubt."""
     sure: bool
+    """Whether the controller itself confirms it."""
     missing: bool
+    """Whether `written` has no policy."""
     written: ConfigMapPolicy
+    """The ConfigMap in which people write it."""
 
 
 def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
-    """Return the policy in force: that of the ConfigMap that the controller names, or of the one that is mounted.
+    """Return the policy in force: from the ConfigMap that the controller names, or from the mounted one.
 
-    A mounted ConfigMap is a file for the controller, and reaches it up to a minute late: that it is the same is seen by
-    the hash. While what is written there is refused, it is the last valid one, which the controller has stored. Where
-    no controller runs, none is in force: what is written, if that is valid, is what the next one begins with. A
-    ClusterError is raised only where the cluster does not answer at all.
+    A mounted ConfigMap is a file for the controller, and reaches it up to a minute late: the hash shows whether it has
+    arrived. While the written policy is refused, the last valid policy is in force, which the controller has stored.
+    Where no controller runs, none is in force: the next one begins with the written policy, if that is valid.
+
+    A ClusterError is raised only where the cluster does not answer at all.
     """
     status, unread = None, ""
     try:
@@ -272,7 +274,7 @@ def _describe_next(place: ConfigMapPolicy, problem: _Problem) -> str:
 
 
 def _doubt_other(acts_by: PolicyStatus, place: ConfigMapPolicy, *, is_led: bool, is_written: bool) -> str:
-    """Say that the controller has another policy than the one that is taken, "" where the next one begins with that."""
+    """Say that the controller has another policy than the chosen one, "" where the next controller begins with that."""
     if is_written and not is_led:
         return ""
     why = "which it has not read yet or refuses, see rebalancer status" if is_written else "which is not there"
@@ -308,9 +310,9 @@ def _read_written(transport: Transport, place: ConfigMapPolicy) -> tuple[MapPoli
 def _find_last_valid(
     transport: Transport, namespace: str, place: ConfigMapPolicy, policy_hash: str
 ) -> MapPolicy | None:
-    """Return the policy that the controller has stored, None where that is not the one by which it acts.
+    """Return the policy that the controller has stored, None where it acts by another.
 
-    The files beside it are those of `place`: the controller reads these as they are.
+    The files beside it come from `place`: the controller reads these as they are.
     """
     try:
         stored = read_map_policy(transport, namespace, VALID_POLICY_MAP)
@@ -323,7 +325,7 @@ def _find_last_valid(
 
 
 def _find_policy_map(status: StatusDocument | None, namespace: str) -> ConfigMapPolicy:
-    """Return the ConfigMap that a controller reads its policy from, as it says, or the one that deploy/ mounts."""
+    """Return the ConfigMap of a controller's policy: the one that it names, or the one that deploy/ mounts."""
     if status is not None:
         try:
             named = parse_policy_location(status.policy.source)

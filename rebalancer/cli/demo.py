@@ -1,4 +1,4 @@
-"""`rebalancer demo`: `simulate --live` with a scenario that has its own cluster, a shipped one unless one is named."""
+"""`rebalancer demo`: `simulate --live` with a scenario that has its own cluster, a shipped one by default."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""What a command says whose ConfigMap is not in the namespace: where there is one, and with which command it goes on.
+"""The message of a command whose ConfigMap is not in the namespace: where there is one, and the command for it.
 
 The namespaces are listed as far as the caller may see them.
 """

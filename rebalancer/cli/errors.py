@@ -12,7 +12,7 @@ from rebalancer.model.visible import visible_lines
 
 
 class Exit(IntEnum):
-    """The exit codes, the same for every verb."""
+    """The exit codes, equal for every verb."""
 
     FINE = 0
     ERROR = 1
@@ -48,7 +48,7 @@ def warn(warnings: Iterable[str]) -> None:
 
 
 def traceback_lines(error: BaseException, *, most: int | None = None) -> Iterator[str]:
-    """Yield the lines of a traceback, of the last `most` calls; a message is one line, a call has lines of its own."""
+    """Yield the lines of a traceback, with the last `most` calls. A message is one line, a call has several."""
     import traceback  # noqa: PLC0415  # it takes longer than the rest of a command that prints its help
 
     for part in traceback.format_exception(error, limit=most and -most):

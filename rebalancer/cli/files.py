@@ -70,24 +70,25 @@ def _read_folder(folder: Path) -> list[SnapshotFile]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadPolicy:
-    """A policy, where it was read, as --policy takes it, and where the scheduler's configuration may lie.
-
-    `location` is None for the shipped one. `folders` are those of the policy's own file, none for another policy;
-    `files` are those of its ConfigMap, None where it is of no ConfigMap. `in_force`: the cluster's controller acts by
-    it; `doubt` says why it may act by another one, "" where nothing speaks against it. `looked_in` is the namespace
-    that has none to read, where the shipped one is taken. `missing`: there is none where the controller's is written,
-    in the ConfigMap `written`, which is None where no cluster was asked.
-    """
+    """A policy, and where it was read."""
 
     policy: Policy
     location: str | None = None
+    """The place, as --policy takes it; None for the shipped policy."""
     folders: tuple[Path, ...] = ()
+    """The folders of the policy's own file, where the scheduler's configuration may be; none for another policy."""
     files: Mapping[str, str] | None = None
+    """The files of its ConfigMap, None for a policy without a ConfigMap."""
     in_force: bool = False
+    """Whether the cluster's controller acts by it."""
     doubt: str = ""
+    """Why the controller may act by another policy, "" without a doubt."""
     looked_in: str = ""
+    """The namespace in which no policy could be read, where the shipped policy is used."""
     missing: bool = False
+    """Whether `written` has no policy."""
     written: ConfigMapPolicy | None = None
+    """The ConfigMap in which the controller's policy is written; None where no cluster was asked."""
 
     def name(self, *, is_led: bool) -> str:
         """Say which it is; where no controller runs, that the last one acted by it, or has stored it."""
@@ -125,9 +126,10 @@ def read_policy(name: str | None, *, kubeconfig: str | None = None, context: str
 
 
 def choose_policy(name: str | None, namespace: str, *, kubeconfig: str | None, context: str | None) -> ReadPolicy:
-    """Read the policy that --policy names, else the one in force in the live cluster; `namespace` is its controller's.
+    """Read the policy that --policy names, else the one in force in the live cluster.
 
-    See `read_policy`; where it is not sure which policy is in force, `doubt` says so, and a warning.
+    `namespace` is the controller's. See `read_policy`; where it is not certain which policy is in force, `doubt` and a
+    warning say so.
     """
     if name is None:
         return _read_policy_in_force(namespace, kubeconfig, context)
@@ -135,9 +137,9 @@ def choose_policy(name: str | None, namespace: str, *, kubeconfig: str | None, c
 
 
 def _read_policy_in_force(namespace: str, kubeconfig: str | None, context: str | None) -> ReadPolicy:
-    """Read the policy by which the controller in a namespace acts; warn where that is not sure.
+    """Read the policy by which the controller in a namespace acts; warn where that is not certain.
 
-    The shipped one is taken where that cannot be read. What is needed is imported here, see below.
+    The shipped policy is used where that cannot be read. The imports are here, see below.
     """
     from rebalancer.adapters.kubernetes.transport import ClusterError, connect  # noqa: PLC0415
     from rebalancer.cli.controller_state import find_policy_in_force  # noqa: PLC0415

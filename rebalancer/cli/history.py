@@ -1,7 +1,7 @@
 """`rebalancer history`: what has happened: moves, violations, zones, who paused, resumed, approved, led.
 
-It is as new as `rebalancer status`: entries that the controller has stored with the status, and not written into the
-ConfigMaps of the history yet, are shown, too. The status is read first, since an entry leaves it once it is written.
+It is as new as `rebalancer status`: it also shows entries that the controller has stored with the status, but not yet
+written into the ConfigMaps of the history. The status is read first, since an entry leaves it once it is written.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """A simulation that is watched: drawn in a terminal at a pace for people, line by line elsewhere, with the status page.
 
-A frame is a cycle of the controller. In a terminal a frame is shown as long after the last line as the scenario's pace
-says, but at most some seconds: a simulation may wait for an hour. At its end the page stays until Enter. Elsewhere
-nobody watches, and nothing is waited for.
+A frame is a cycle of the controller. In a terminal the scenario's pace sets the time from the last line to a frame,
+with a limit of some seconds: a simulation may wait for an hour. At its end the page stays until Enter. Elsewhere nobody
+watches, and there are no waits.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from rebalancer.simulator.play import ImpossibleChangeError
 from rebalancer.simulator.story import Story, StoryLine
 
 _LONGEST_SILENCE: Final = 5.0
-"""Seconds from a line to the next one in a terminal, at most."""
+"""The most seconds from a line to the next one in a terminal."""
 
 
 def add_live_arguments(parser: argparse._ActionsContainer) -> None:

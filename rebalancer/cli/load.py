@@ -1,4 +1,4 @@
-"""What `report`, `plan` and the other read-only verbs begin with: a snapshot, assessed and planned."""
+"""The first part of `report`, `plan` and the other read-only verbs: a snapshot, assessed and planned."""
 
 from dataclasses import dataclass, replace
 from functools import partial
@@ -92,7 +92,7 @@ def _load(options: ReadOptions) -> "tuple[Snapshot, Cluster | None]":
 
 
 def _with_team_maps(snapshot: Snapshot, options: ReadOptions, cluster: "Cluster | None") -> Snapshot:
-    """Return the snapshot with the ConfigMaps of team policies that can be read; warn about those that cannot."""
+    """Return the snapshot with the readable ConfigMaps of team policies; warn about the others."""
     names = {namespace.name for namespace in snapshot.namespaces} | snapshot.pods_in.keys()
     listed = select_team_namespaces(options.policy, names, own_namespace())
     if not listed:

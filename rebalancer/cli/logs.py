@@ -1,9 +1,8 @@
-"""Structured logs on standard error, those of libraries (apscheduler, urllib3) in the same form.
+"""Structured logs on standard error, also for libraries (apscheduler, urllib3).
 
-On a console a line is for people: empty and large fields are left out, and cycles that change nothing. JSON has all.
-Neither has a character that a terminal obeys, and an event is one line; JSON is ASCII.
-Exceptions are logged without the values of variables, which structlog adds by default: these are whole clusters, and
-tokens among them.
+On a console a line is for people: it leaves out empty and large fields, and cycles that change nothing. JSON has all.
+Neither has control characters, and an event is one line; JSON is ASCII. Exceptions are logged without the values of
+variables, which structlog adds by default: they contain whole clusters, and tokens among them.
 """
 
 import logging
@@ -68,7 +67,7 @@ def configure_logs(*, level: str, form: Literal["json", "console"]) -> None:
 
 
 class _CycleFilter:
-    """Leaves out a cycle in which nothing has changed since the last one."""
+    """Leaves out a cycle without a change since the last cycle."""
 
     def __init__(self) -> None:
         self._last: EventDict = {}
@@ -84,7 +83,7 @@ class _CycleFilter:
 
 
 def _shorten(logger: object, method: str, event: EventDict) -> EventDict:
-    """Leave out what is empty, and show a mapping as `name 2, other 1`, one with many or nested values as its size."""
+    """Leave out empty values. Show a mapping as `name 2, other 1`, or as its size if it is large or nested."""
     del logger, method
     return {name: _shown(value) for name, value in event.items() if value or value == 0}
 

@@ -111,7 +111,7 @@ Named = TypeVar("Named", Pod, Reference)
 
 
 def _choose(kind: str, name: str, namespace: str | None, candidates: Sequence[Named]) -> Named:
-    """Return the object of a name; CliError if there is none, or one in each of several namespaces."""
+    """Return the object of a name; CliError if there is none, or if several namespaces have one."""
     matching = [candidate for candidate in candidates if candidate.name == name]
     if not matching:
         where = f" in namespace {namespace}" if namespace is not None else ""

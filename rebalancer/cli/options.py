@@ -23,7 +23,7 @@ LIST_FORMATS = ("table", "wide", "name", "json", "yaml")
 """Those of the verbs that list workloads: `wide` leaves nothing out, `name` prints names alone."""
 
 _MOST_IN_TERMINAL = 20
-"""So many workloads are shown in a terminal without --limit; a file and a pipe get them all."""
+"""Up to this many workloads are shown in a terminal without --limit; a file and a pipe get all."""
 
 
 def add_read_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS, namespace: str | None = None) -> None:
@@ -134,24 +134,25 @@ def add_color_argument(parser: Parser) -> None:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReadOptions:
-    """The shared flags, checked. Without `snapshots` it is a live cluster; `namespace` None is all of them.
-
-    `controller_namespace` is where the controller of a live cluster runs. `layout` is that of text on standard output,
-    `most` how many workloads it shows, None for all.
-    """
+    """The shared flags, checked."""
 
     snapshots: tuple[str, ...]
+    """Empty for a live cluster."""
     server_version: Version
     at: datetime | None
     kubeconfig: str | None
     context: str | None
     controller_namespace: str
+    """Where the controller of a live cluster runs."""
     namespace: str | None
+    """None for all namespaces."""
     selector: LabelSelector
     read_policy: ReadPolicy
     output: str
     layout: TextLayout
+    """The layout of text on standard output."""
     most: int | None
+    """How many workloads the text shows, None for all."""
 
     @property
     def policy(self) -> Policy:
@@ -210,7 +211,7 @@ class ReadOptions:
 
 
 def _choose_policy(args: argparse.Namespace, namespace: str, policy: Policy | None) -> ReadPolicy:
-    """Return the policy of --policy, else the one that is given, else that in force in the live cluster."""
+    """Return the policy of --policy, else `policy` if given, else the one in force in the live cluster."""
     if args.policy is None and policy is not None:
         return ReadPolicy(policy=policy)
     if args.snapshot:

@@ -1,7 +1,7 @@
 """The command that opens the page of the pod that leads.
 
-A controller names itself POD_RANDOM in the Lease. One that runs elsewhere has the name of its machine there: only a pod
-that exists has a command.
+A controller names itself POD_RANDOM in the Lease. A controller outside the cluster has its machine's name there: only
+an existing pod has a command.
 """
 
 import argparse

@@ -56,9 +56,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _describe_effect(target: Target) -> str:
-    """Say what the pause stops: where no controller runs, the one that starts there next.
+    """Say what the pause stops: the controller, or the next one to start there.
 
-    The Lease is read after the pause was written: one that nobody renews takes seconds to read.
+    The Lease is read after the pause was written: a Lease that is not renewed takes seconds to read.
     """
     if target.led is False:
         return (

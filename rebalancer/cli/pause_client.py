@@ -1,4 +1,4 @@
-"""What the verbs that write a ConfigMap for the controller share: it, and messages where it cannot be written.
+"""The common part of the verbs that write a ConfigMap for the controller: the write, and messages where it fails.
 
 A pause in a namespace where no controller reads it would stop nothing. So a ConfigMap that the installation has not
 created is never created here.
@@ -32,17 +32,16 @@ _PAUSE: Final = "rebalancer-pause"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """A ConfigMap that people write, and what is known around it.
-
-    `role` is the ClusterRole that may write it, `command` what was typed, without the namespace; `led`: whether a
-    controller has ever led in its namespace, None where that is not known.
-    """
+    """A ConfigMap that people write, and what is known around it."""
 
     transport: Transport
     control: ControlMap
     role: str
+    """The ClusterRole that may write it."""
     command: tuple[str, ...]
+    """The typed command, without the namespace."""
     led: bool | None
+    """Whether a controller has ever led in its namespace, None where that is not known."""
 
     def missing(self) -> CliError:
         """Return the error of a namespace without this ConfigMap."""

@@ -1,6 +1,6 @@
 """The picture of a running simulation: the pods of each workload by zone, limits, moves in flight, evictions.
 
-Bars, skews and limits are those of one moment: of the cluster as the controller's last cycle saw it.
+Bars, skews and limits show one moment: the cluster as the controller's last cycle saw it.
 """
 
 from collections import Counter, defaultdict

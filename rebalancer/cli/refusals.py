@@ -1,4 +1,4 @@
-"""What a command says where the API server does not let it read; imported where a cluster is read only."""
+"""The message where the API server does not let a command read; imported only where a cluster is read."""
 
 from typing import Final
 

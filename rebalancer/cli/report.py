@@ -139,7 +139,7 @@ def _exit_code(document: ReportDocument, fail_on: Sequence[str], snapshot: Snaps
 def _draw(
     name: str, cluster: LoadedCluster, options: ReadOptions, workloads: frozenset[Reference] | None
 ) -> MapDocument:
-    """Draw the workload of a name, or with "" the violated ones of those that the flags select."""
+    """Draw the workload of a name, or with "" the violated workloads among the selected."""
     evaluation = cluster.evaluation
     size = WHOLE if options.most is None else WHOLE._replace(lanes=min(WHOLE.lanes, options.most))
     if not name:
@@ -152,7 +152,7 @@ def _draw(
 
 
 def describe_unread(snapshot: Snapshot) -> str:
-    """Say what a report cannot go by: kinds that were not read, or of which no object could be; "" if there is none."""
+    """Say which kinds a report lacks: kinds that were not read, or whose objects all failed; "" if there is none."""
     owners = {pod.owner.kind for pod in snapshot.pods if pod.owner is not None and pod.owner.kind in BUILT_IN}
     missing = sorted(snapshot.unknown & {"Pod", "Node", *owners})
     left = {"Pod": snapshot.pods, "Node": snapshot.nodes}
@@ -164,7 +164,7 @@ def describe_unread(snapshot: Snapshot) -> str:
 
 
 def _unsatisfied_names(document: ReportDocument) -> Iterable[str]:
-    """Return the workloads of which a constraint, limit or term is not satisfied, each once: `shop/deployment/web`."""
+    """Return the workloads with an unsatisfied constraint, limit or term, each once: `shop/deployment/web`."""
     unsatisfied = [(row.namespace, row.workloads) for row in document.constraints if row.state not in _FINE]
     unsatisfied += [
         (row.namespace, row.workloads) for row in document.anti_affinity if row.state not in _FINE and not row.weight

@@ -1,6 +1,6 @@
 """Where the installed commands begin: Ctrl-C ends them quietly while the program itself is still being imported.
 
-Standard output is for what the program itself prints, and nothing else.
+Standard output is only for what the program itself prints.
 """
 
 import gc

@@ -1,4 +1,4 @@
-"""`rebalancer suggest`: what `lint` says of a share limit, for numbers instead of manifests and a cluster."""
+"""`rebalancer suggest`: what `lint` says about a share limit, for numbers instead of manifests and a cluster."""
 
 import argparse
 import re

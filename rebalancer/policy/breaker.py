@@ -64,9 +64,9 @@ class Breaker(Section):
     """
 
     unready_nodes: PercentageField = Percentage(20)
-    """Nodes that are not Ready, of those that are not cordoned; at least 2."""
+    """Nodes that are not Ready, of all nodes that are not cordoned; at least 2."""
     unready_in_zone: PercentageField = Percentage(55)
-    """Nodes of one zone that are not Ready, of those that are not cordoned; at least 2."""
+    """Nodes of one zone that are not Ready, of all its nodes that are not cordoned; at least 2."""
     unready_for: Annotated[Duration, at_most(timedelta(hours=1))] = timedelta(minutes=5)
     """How long a node that has never been Ready may take to become so before it counts; at most 1h.
 
@@ -82,7 +82,7 @@ class Breaker(Section):
     api_errors: PercentageField = Percentage(20)
     """Failed requests to the API server within `window`; at least 5. An outage of the API server is one failure."""
     failed_moves: PercentageField = Percentage(20)
-    """Moves whose replacement was not Ready where predicted, of those that ended within `window`; at least 5."""
+    """Moves whose replacement was not Ready where predicted, of all moves that ended within `window`; at least 5."""
     window: Annotated[PositiveDuration, at_most(timedelta(hours=1))] = timedelta(minutes=5)
     """The time over which waiting pods, requests and moves are counted, at most 1h."""
     clear_after: Annotated[Duration, at_most(DAY)] = timedelta(minutes=5)

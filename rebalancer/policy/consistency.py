@@ -78,7 +78,7 @@ def _describe_contradiction(least: _GroupLimit, most: _GroupLimit) -> str:
 
 
 def _share_domain(one: Limit, two: Limit) -> bool:
-    """Say whether some domain certainly is in both limits; they have the same topology key."""
+    """Return whether both limits, which have one topology key, certainly have a common domain."""
     return one.domains == two.domains or bool(set(one.domains or ()) & set(two.domains or ()))
 
 

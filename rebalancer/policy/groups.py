@@ -92,7 +92,7 @@ GroupBy = Annotated[
         }
     ),
 ]
-"""A field for the keys by which pods are divided into groups."""
+"""A field for the keys that divide pods into groups."""
 
 Domains = Annotated[
     tuple[LabelValue, ...],
@@ -116,7 +116,7 @@ class When(Section):
     """The conditions under which a limit applies; both must hold, null means any."""
 
     zones: ConditionField | None = None
-    """The number of zones that the pods' nodeSelector or required affinity names, else of those of the last hour."""
+    """The number of zones that the pods' nodeSelector or required affinity names, else of zones in the last hour."""
     total: ConditionField | None = None
     """How many pods the group has, as `of` counts them."""
 
@@ -153,9 +153,9 @@ class Limit(Section):
     group_by: GroupBy | None = None
     """Label keys (or Workload) that divide the group further, such as into shards; null: no division."""
     within: LabelKey | None = None
-    """A key of larger domains, in each of which the limit is evaluated separately; null: in the whole cluster."""
+    """A key of larger domains; the limit is evaluated separately in each. null: in the whole cluster."""
     domains: Domains | None = None
-    """The domains to which it applies; null: those that the pods' required affinity names, else all eligible."""
+    """The domains to which it applies; null: the domains that the pods' required affinity names, else all eligible."""
     of: Basis = Basis.DESIRED
     """How the total is counted: the owners' replicas (desired), or the existing pods (live)."""
     action: LimitAction = LimitAction.ALERT
@@ -205,7 +205,7 @@ class PolicyGroup(Section):
     disruption: Disruption = Disruption()
     """How many pods of the group may be unavailable or moving at once."""
     avoid: Selector | None = None
-    """Pods that are evicted last, such as those of a primary; null: none."""
+    """Pods that are evicted last, such as a primary; null: none."""
     resilience: GroupResilience = GroupResilience()
     """What must be left of its workloads when a domain is lost."""
     limits: tuple[Limit, ...] = ()

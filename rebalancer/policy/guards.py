@@ -1,6 +1,6 @@
 """Guards: queries that a Prometheus must answer well before anything is evicted.
 
-Whether an application suffers is not to be seen in Kubernetes' objects. Who operates it knows the query that shows it.
+Kubernetes objects do not show whether an application suffers. Its operators know the query that does.
 """
 
 import re
@@ -84,7 +84,7 @@ class Prometheus(Section):
     token_file: PlainText | None = None
     """A file with a bearer token, read for each request; null: none. Only with https."""
     ca_file: PlainText | None = None
-    """A file with the certificates that sign the server's; null: those of the system. Only with https."""
+    """A file with the certificates that sign the server's; null: the system's certificates. Only with https."""
     timeout: Annotated[PositiveDuration, at_most(timedelta(seconds=30))] = timedelta(seconds=5)
     """How long the answer to one query may take, at most 30s."""
 
@@ -170,7 +170,7 @@ class Guards(Section):
     queries: Annotated[tuple[Guard, ...], AfterValidator(_validate_queries)] = Field(
         default=(), json_schema_extra={"maxItems": MOST_QUERIES}
     )
-    """The queries; []: none. While one of them is not answered well, nothing is evicted."""
+    """The queries; []: none. While a query has no good answer, nothing is evicted."""
 
     @model_validator(mode="after")
     def _has_address(self) -> Self:

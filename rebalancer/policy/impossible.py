@@ -1,7 +1,7 @@
-"""Limits that no placement of any number of pods can satisfy, as follows from `when`, the bound and the domains.
+"""Limits that no placement of any number of pods can satisfy, because of `when`, the bound and the domains.
 
-Nothing is refused that some cluster could satisfy. A limit with `within` is not checked: the number of pods in each of
-the larger domains is not known from the policy.
+A limit that some cluster could satisfy is not refused. A limit with `within` is not checked: the policy does not show
+the number of pods in each of the larger domains.
 """
 
 from collections.abc import Iterator

@@ -1,9 +1,9 @@
 """The policy in force: the cluster policy, with what team policies add for their own namespaces.
 
-The merge is monotone. Every limit, budget and eligibility rule of the cluster policy stays as it is; a team adds limits
-on pods of its namespace and budgets that apply besides the cluster's, of which the smallest decides. What would loosen
-something has no effect, and a message says so. A namespace whose team policy cannot be read is left alone: whatever
-its team forbids may be in there.
+The merge is monotone. Every limit, budget and eligibility rule of the cluster policy stays as it is. A team adds limits
+on pods of its namespace, and budgets that apply besides the cluster's: the smallest budget decides. A field that would
+loosen a rule has no effect, and a message says so. A namespace whose team policy cannot be read is left alone: the
+policy may contain anything that the team forbids.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ MOST_TEAMS: Final = 500
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TeamReading:
-    """The last valid team policy of a namespace, None before there is one, and what is wrong with the newest."""
+    """The last valid team policy of a namespace, None before there is one, and the error of the newest policy."""
 
     policy: TeamPolicy | None
     problem: str = ""
@@ -64,15 +64,15 @@ class Merged:
 
 
 def select_team_namespaces(policy: Policy, namespaces: Iterable[str], home: str) -> list[str]:
-    """Return those of the namespaces that may have a team policy, sorted.
+    """Return the namespaces that may have a team policy, sorted.
 
-    `home` is the rebalancer's own: there, the ConfigMap of the same name is the cluster policy.
+    `home` is the rebalancer's own: there, the ConfigMap of that name is the cluster policy.
     """
     return sorted(name for name in set(namespaces) if name != home and policy.team_policies.allows(name))
 
 
 def merge(cluster: Policy, readings: Mapping[str, TeamReading]) -> Merged:
-    """Combine a cluster policy with the team policies of namespaces; those that it does not list have no effect."""
+    """Combine a cluster policy with the team policies of namespaces; unlisted namespaces have no effect."""
     groups, rules, problems = list(cluster.groups), {}, {}
     for namespace, reading in sorted(readings.items()):
         if not cluster.team_policies.allows(namespace):
@@ -97,7 +97,7 @@ def merge(cluster: Policy, readings: Mapping[str, TeamReading]) -> Merged:
 
 
 def _tighten(cluster: Policy, wanted: TeamBudgets) -> tuple[TeamBudgets, list[str]]:
-    """Return the budgets of a team without those that are larger than the cluster's, and a message for each of these.
+    """Return the budgets of a team without those larger than the cluster's, and a message for each of these.
 
     A number and a percentage can be compared for a given workload only; there, the smaller one decides.
     """

@@ -135,7 +135,7 @@ PlainText = Annotated[str, PlainValidator(_validate_plain_text), WithJsonSchema(
 
 
 class NamespaceFilter(Section):
-    """A selection of namespaces: those that match `include`, less those that match `exclude`.
+    """A selection of namespaces: all that match `include`, less all that match `exclude`.
 
     Each use with another default of `exclude` is a subclass, so that a policy with `include` only keeps the default.
     """

@@ -1,4 +1,4 @@
-"""What a policy leaves out that its author probably counts on: reported wherever a policy is read; it is no error."""
+"""Fields that a policy lacks and that its author probably counts on: reported wherever a policy is read; no error."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -48,7 +48,7 @@ class AntiAffinity(Section):
 
 
 class EligibleNamespaces(NamespaceFilter):
-    """Namespaces whose pods may be evicted: those that match `include`, less those that match `exclude`."""
+    """Namespaces whose pods may be evicted: all that match `include`, less all that match `exclude`."""
 
     exclude: tuple[Glob, ...] = ("kube-system",)
     """Globs of namespaces that are not selected, even if they match `include`."""
@@ -69,11 +69,11 @@ class LocalStoragePermissions(Section):
     """
 
     empty_dir: Permission = Permission.REFUSE
-    """Pods with an emptyDir, whose data an eviction deletes; one with `medium: Memory` does not count."""
+    """Pods with an emptyDir, whose data an eviction deletes; an emptyDir with `medium: Memory` does not count."""
     ephemeral: Permission = Permission.REFUSE
     """Pods with a generic ephemeral volume, whose claim an eviction deletes."""
     host_path: Permission = Permission.REFUSE
-    """Pods with a hostPath, or a claim whose volume is one, or local, and bound to no node: the data stays there."""
+    """Pods with a hostPath, or with a claim for a hostPath or local volume without a node: the data stays behind."""
 
     @property
     def refused(self) -> frozenset[LocalStorage]:

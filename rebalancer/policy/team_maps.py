@@ -1,4 +1,4 @@
-"""The ConfigMaps of team policies, whatever they hold: a reading of each, and the policy with all of them in force."""
+"""The ConfigMaps of team policies, whatever they contain: a reading of each, and the policy with all in force."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -11,7 +11,7 @@ POLICY_KEY: Final = "policy.yaml"
 """The ConfigMap of a policy, and its key: the cluster's in the controller's namespace, a team's in its own."""
 
 VALID_POLICY_MAP: Final = "rebalancer-policy-valid"
-"""Where the controller stores the cluster policy in force, under the same key."""
+"""Where the controller stores the cluster policy in force, under the key of policies."""
 
 
 def read_team_policy(config_map: ConfigMap | None, before: TeamReading | None) -> TeamReading:
@@ -35,7 +35,7 @@ def read_team_policy(config_map: ConfigMap | None, before: TeamReading | None) -
 
 
 def merge_team_maps(cluster: Policy, maps: Iterable[ConfigMap], namespaces: Iterable[str]) -> Merged:
-    """Put the team policies of namespaces in force; one that the cluster policy lists and that has no map has none."""
+    """Put the team policies of namespaces in force. A listed namespace without a map has no team policy."""
     known = {config_map.namespace: config_map for config_map in maps}
     listed = [name for name in namespaces if cluster.team_policies.allows(name)]
     if not listed:

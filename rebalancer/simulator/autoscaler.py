@@ -1,7 +1,7 @@
-"""An autoscaler: it creates nodes for pods that no node admits, and removes those that have been empty for a while.
+"""An autoscaler: it creates nodes for pods that no node admits, and removes nodes that have been empty for a while.
 
-One kind of node in some zones, as a Karpenter NodePool of one instance type. A pod gets a node in the zone that its
-node selector names; where the autoscaler refuses (a limit, a zone without machines), the pod waits on.
+It has one kind of node in some zones, like a Karpenter NodePool of one instance type. A pod gets a node in the zone of
+its node selector. Where the autoscaler refuses (a limit, a zone without machines), the pod continues to wait.
 """
 
 from collections.abc import Callable, Collection
@@ -25,17 +25,18 @@ _EMPTY_CHECK: Final = 10.0
 
 
 class Autoscaling(Struct, frozen=True, kw_only=True):
-    """How an autoscaler behaves.
-
-    `zones` are those in which it creates nodes of `cpu` thousandths of a core, at most `most` in all, each ready after
-    `creating`; one that has been empty for `empty_for` seconds is removed.
-    """
+    """How an autoscaler behaves."""
 
     zones: tuple[str, ...]
+    """The zones in which it creates nodes."""
     cpu: int = 4_000
+    """The size of a node, in thousandths of a core."""
     most: int = 20
+    """The most nodes that it creates in all."""
     creating: Span = Span(2.0, 60.0)
+    """The time until a new node is ready."""
     empty_for: float = 30.0
+    """The seconds after which an empty node is removed."""
 
 
 class NodeAutoscaler:

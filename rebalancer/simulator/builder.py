@@ -102,8 +102,8 @@ class ClusterBuilder:
     ) -> Workload:
         """Add a StatefulSet; its pods are numbered in the order of `on`.
 
-        With `cluster` it is one shard of several: its constraints count the pods of all, and no zone admits two of its
-        own.
+        With `cluster` it is a shard: its constraints count the pods of all shards, and no zone admits two pods of one
+        shard.
         """
         labels = {"app": name, **({"cluster": cluster} if cluster else {})}
         wanted = replicas if replicas is not None else sum((on or {}).values())
@@ -123,7 +123,7 @@ class ClusterBuilder:
         namespace: str = "default",
         always_allow: bool = False,
     ) -> None:
-        """Add a PodDisruptionBudget for the workload of the same name, or of `app`."""
+        """Add a PodDisruptionBudget for the workload of this name, or of `app`."""
         self._budgets.append(
             DisruptionBudget(
                 namespace=namespace,

@@ -1,4 +1,4 @@
-"""What an operator or an outage does to a simulated cluster, as the text of flags and of scenario files."""
+"""The changes to a simulated cluster by an operator or an outage, as the text of flags and of scenario files."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -20,19 +20,18 @@ _LARGEST: Final = 100_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """One change: how it was written, and what it does; ValueError where the cluster does not allow it.
-
-    `wait` is how long to wait after it, None: until nothing moves any more. `after` is when to make it, None: once the
-    step before it is over; it counts from the start, or with `in_repair` from the first eviction. `says` tells it in
-    words.
-    """
+    """One change: how it was written, and what it does; ValueError where the cluster does not allow it."""
 
     text: str
     apply: _Apply
     wait: timedelta | None = None
+    """How long to wait after it, None: until nothing moves any more."""
     after: timedelta | None = None
+    """When to make it, from the start; None: once the step before it is over."""
     in_repair: bool = False
+    """Whether `after` counts from the first eviction instead."""
     says: str = ""
+    """The change in words."""
 
 
 def parse_change(verb: str, text: str) -> Change:
@@ -73,7 +72,7 @@ def _add_node(text: str) -> _Apply:
 
 
 def _add_like(cluster: SimulatedCluster, name: str, given: Mapping[str, str]) -> None:
-    """Add a node like the one that has most of the given labels: its size, its other labels and its taints."""
+    """Add a node with the size, the other labels and the taints of the node with most of the given labels."""
     nodes = cluster.snapshot(cluster.now).nodes
     if not nodes:
         raise ValueError("the cluster has no node that a new one could be like")

@@ -252,7 +252,7 @@ class SimulatedCluster:
     # Placeholders
 
     def list_placeholders(self, namespace: str) -> frozenset[str]:
-        """Return the names of the Jobs; there is one namespace for them."""
+        """Return the names of the Jobs; all are in one namespace."""
         del namespace
         return self.jobs.names
 

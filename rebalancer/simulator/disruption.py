@@ -1,7 +1,6 @@
 """The status of disruption budgets: how many disruptions are allowed, as the real controller computes it.
 
-Source: `pkg/controller/disruption/disruption.go`. The status is updated
-after a delay, as in a real cluster.
+Source: `pkg/controller/disruption/disruption.go`. The status is updated after a delay, as in a real cluster.
 """
 
 from collections.abc import Callable, Iterable

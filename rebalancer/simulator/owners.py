@@ -1,12 +1,12 @@
 """The controllers of the simulated cluster that create and delete pods, and what is above them.
 
 They watch pods and owners, and reconcile an owner once after a delay. A ReplicaSet or ReplicationController creates a
-new pod as soon as one is terminating. A StatefulSet's pods have ordinals: a new one is created only after the old pod
-of its ordinal is removed. Foreign owners are taken for one or the other: one with a template for a ReplicaSet, one that
-defines each pod creates it again, as it was, once it is gone. A Deployment sets the replicas of its ReplicaSet and adds
-up the status of its ReplicaSets.
+new pod as soon as a pod is terminating. A StatefulSet's pods have ordinals: a new pod is created only after the old pod
+of its ordinal is removed. A foreign owner with a template acts like a ReplicaSet. A foreign owner that defines each pod
+recreates it, as it was, once it is gone. A Deployment sets the replicas of its ReplicaSet and adds up the status of its
+ReplicaSets.
 
-A rollout is played where it has begun here (`rollouts`); a Deployment that is found in the middle of one stays there.
+A rollout that begins in the simulation is played (`rollouts`); a Deployment found in the middle of one stays there.
 Source: `pkg/controller/replicaset/replica_set.go` (manageReplicas),
 `pkg/controller/statefulset/stateful_set_control.go` (processReplica, processCondemned).
 """
@@ -230,7 +230,7 @@ class StatefulSets(Controller):
 
 
 class PodSets(Controller):
-    """The controllers of foreign owners that define each pod: one that is gone is created again as it was."""
+    """The controllers of foreign owners that define each pod: a deleted pod is recreated as it was."""
 
     def __init__(self, state: ClusterState) -> None:
         self._defined: dict[str, dict[str, Pod]] = {}
@@ -327,5 +327,5 @@ class Deployments:
 
 
 def _rank_by_age(replica_set: Workload) -> tuple[int, float]:
-    """Return the sort key by which the newest ReplicaSet of a Deployment is the last."""
+    """Return the sort key that puts the newest ReplicaSet of a Deployment last."""
     return read_revision(replica_set), replica_set.created.timestamp()

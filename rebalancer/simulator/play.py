@@ -1,7 +1,7 @@
 """Plays changes of a simulated cluster with the controller's loop, until nothing is left to do, and records it.
 
 The loop runs as in a cluster: at its interval, early after changes that call for it, with every waiting time of the
-policy. Only what could keep it from acting at all is left out: the mode is Evict, and no window is closed.
+policy. Only obstacles to any action are left out: the mode is Evict, and no window is closed.
 """
 
 from collections import deque
@@ -77,30 +77,27 @@ class LowestReadiness(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlayedStep:
-    """What followed from one change, or from none.
-
-    `lower_bound` is how many evictions were proved to be needed when the first of them was sent, and 0 if the next
-    change came before all was done. `waiting` is how many pods had no node at its end. `surged` pods went in
-    scale-downs, after as many were added.
-    """
+    """The consequences of one change, or of none."""
 
     change: str
     at: timedelta
     evictions: int
     lower_bound: int
+    """How many evictions were proved to be needed when the first of them was sent; 0 if the next change came early."""
     waiting: int
+    """How many pods had no node at the end of the step."""
     surged: int
+    """How many pods went in scale-downs, after as many were added."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """A simulation that has ended: `snapshot` and `cycle` are the last ones.
-
-    `settled`: nothing moved any more; `took` is when something moved last.
-    """
+    """A simulation that has ended."""
 
     took: timedelta
+    """When the last movement was."""
     settled: bool
+    """Whether nothing moved any more."""
     cycles: int
     events: list[PlayedEvent]
     steps: list[PlayedStep]
@@ -110,9 +107,11 @@ class Outcome:
     most_waiting: int
     most_waiting_at: timedelta
     snapshot: Snapshot
+    """The last snapshot."""
     cycle: Cycle
+    """The last cycle."""
     repaired: frozenset[Reference]
-    """The workloads of which evictions were let go."""
+    """The workloads with evictions that were let go."""
 
     @property
     def evictions(self) -> int:
@@ -214,8 +213,8 @@ class Play:
     def advance(self) -> Iterator[None]:
         """Play to the end; yield after everything that happens.
 
-        Whoever stops listening can go on later with another call. ImpossibleChangeError where the cluster does not
-        allow a change.
+        A caller that stops iterating can continue later with another call. ImpossibleChangeError where the cluster does
+        not allow a change.
         """
         if self._is_first_due():
             self._begin_step()

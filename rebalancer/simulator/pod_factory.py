@@ -1,7 +1,7 @@
 """Makes the next pod of an owner.
 
-The planner and the simulator call the same function (`creation.replacement`), so a simulated controller makes exactly
-the pod that a plan expects. The template of a revision does not change, so each owner's prototype is made once for it.
+The planner and the simulator call one function (`creation.replacement`), so a simulated controller makes exactly the
+pod that a plan expects. The template of a revision does not change, so each owner's prototype is made once for it.
 """
 
 from msgspec import structs

@@ -1,7 +1,7 @@
 """Rolling updates: how a Deployment shifts replicas to the ReplicaSet of its new template, and a StatefulSet its pods.
 
-A rollout begins with `begin_rollout`; a Deployment that is found in the middle of one stays there, for a snapshot says
-nothing of its strategy. Not simulated: a pause, a deadline, and a second change before the first has ended.
+A rollout begins with `begin_rollout`. A Deployment found in the middle of a rollout stays there, because a snapshot
+does not show its strategy. Not simulated: a pause, a deadline, and a second change before the first has ended.
 Source: `pkg/controller/deployment/rolling.go` (reconcileNewReplicaSet, reconcileOldReplicaSets),
 `pkg/controller/deployment/util/deployment_util.go` (NewRSNewReplicas),
 `pkg/controller/statefulset/stateful_set_control.go` (updateStatefulSet).

@@ -38,17 +38,17 @@ _ALLOWED: Final = 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scenario:
-    """What happens to a cluster; `snapshot` and `policy` are None where the scenario brings none.
-
-    `begins` and `repaired` are the first and the last line of its story, `pace` is how many simulated seconds pass in a
-    second where it is watched. `lasting` is for how long nothing must have moved until it is over.
-    """
+    """What happens to a cluster; `snapshot` and `policy` are None where the scenario brings none."""
 
     steps: tuple[Change, ...]
     begins: str = "The cluster as it is"
+    """The first line of its story."""
     repaired: str = "Nothing is left to repair"
+    """The last line of its story."""
     pace: float = 10.0
+    """How many simulated seconds pass in a second where it is watched."""
     lasting: timedelta = LASTING
+    """How long nothing must move until it is over."""
     policy: Policy | None = None
     snapshot: Snapshot | None = None
 

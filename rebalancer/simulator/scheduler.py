@@ -1,9 +1,9 @@
 """The scheduler: a queue of pending pods; each is bound to a feasible node, or backs off if there is none.
 
-Filters and scores are those of `rebalancer.scheduling`; here are only the queue with its times, and the cache: the view
-by which pods are placed, updated with the cluster instead of built again for every pod. A pod that no node admits
-preempts what the model says (`rebalancer.scheduling.preemption`), one of several outcomes by the seed; nothing where
-not all outcomes are known.
+Filters and scores come from `rebalancer.scheduling`. This module has only the queue with its times, and the cache: the
+view by which pods are placed, updated with the cluster instead of rebuilt for every pod. A pod that no node admits
+preempts as the model says (`rebalancer.scheduling.preemption`): the seed picks one of several outcomes. Without
+knowledge of all outcomes it preempts nothing.
 Source: `pkg/scheduler/backend/queue/scheduling_queue.go`.
 """
 
@@ -125,7 +125,7 @@ def pick_random_best(random: Random) -> Choose:
 
 
 def pick_most_crowded(pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str]:
-    """Return an adversary's choice: the feasible node with most pods of the same owner.
+    """Return an adversary's choice: the feasible node with most pods of the pod's owner.
 
     A property that holds with this scheduler holds for many other scores, too.
     """
@@ -191,7 +191,7 @@ class SimulatedScheduler:
         self._state.event_queue.after(self._state.timings.placing, self._attempt, key="scheduler")
 
     def _try_again(self) -> None:
-        """Queue the unschedulable pods again after a change; those that back off stay until their back-off is over."""
+        """Queue the unschedulable pods again after a change; a pod in back-off stays until that is over."""
         for uid in list(self._parked):
             if uid in self._backing_off:
                 self._missed.add(uid)

@@ -20,7 +20,7 @@ class _Workload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
     """A workload: `pods` are the running ones by node, the other `replicas` are created; `spread` is maxSkew by key.
 
     With `shard_of`, for StatefulSets, its constraints count the pods of all shards of that name, and no zone admits two
-    of its own.
+    pods of one shard.
     """
 
     kind: Literal["Deployment", "StatefulSet"]

@@ -58,7 +58,7 @@ class ClusterState:
         return "-".join((drawn[:8], drawn[8:12], drawn[12:16], drawn[16:20], drawn[20:]))
 
     def generate_pod_name(self, namespace: str, owner: str) -> str:
-        """Make a name for a pod of this owner; one that is taken is drawn again, as the API server does.
+        """Make a name for a pod of this owner; a taken name is drawn again, as the API server does.
 
         Source: apiserver `pkg/registry/rest/create.go` (RetryGenerateName).
         """

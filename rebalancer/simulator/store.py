@@ -1,7 +1,7 @@
 """The objects of a simulated cluster, as its API server stores them.
 
-Objects are immutable; a change replaces an object by one with the next resourceVersion, and calls the listeners in the
-order of their registration, so that a seed gives one trace only.
+Objects are immutable. A change replaces an object with the next resourceVersion, and calls the listeners in the order
+of their registration, so that a seed gives one trace only.
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -18,7 +18,7 @@ class Span(NamedTuple):
 
 
 class Timings(Struct, frozen=True, kw_only=True):
-    """Seconds that each action takes; the defaults are those of a healthy cluster of moderate size."""
+    """Seconds that each action takes; the defaults describe a healthy cluster of moderate size."""
 
     starting: Span = Span(2.0, 10.0)
     """From a pod's binding until it is Ready."""
@@ -39,12 +39,11 @@ class Timings(Struct, frozen=True, kw_only=True):
 
 
 class Faults(Struct, frozen=True, kw_only=True):
-    """Faults between a client and the simulated API server; none by default.
-
-    `lost_answers` is the share of eviction requests without a response; half of these are carried out nevertheless.
-    `throttled` is the share that the server refuses with code 429. `watch_delay` is the delay of snapshots in seconds.
-    """
+    """Faults between a client and the simulated API server; none by default."""
 
     lost_answers: float = 0.0
+    """The share of eviction requests without a response; half of these are carried out nevertheless."""
     throttled: float = 0.0
+    """The share of eviction requests that the server refuses with code 429."""
     watch_delay: float = 0.0
+    """The delay of snapshots in seconds."""

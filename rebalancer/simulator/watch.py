@@ -1,9 +1,9 @@
 """What a client of the simulated API server knows of it: changes reach the client after a delay.
 
-The scheduler and the controllers of owners have copies of tables (`follow`). The changes of one table arrive in their
-order; those of two tables, and at two clients, do not. So the scheduler places a pod by what it has seen, and an
-owner's controller counts the pods that it has seen, as the real ones do. The rebalancer gets snapshots, in which the
-changes of the last seconds are missing (`Watch`).
+The scheduler and the controllers of owners have copies of tables (`follow`). The changes of one table arrive in order,
+but not the changes of two tables, nor at two clients. So the scheduler places a pod by what it has seen, and an owner's
+controller counts the pods that it has seen, like the real ones. The rebalancer gets snapshots that lack the changes of
+the last seconds (`Watch`).
 Source: `client-go/tools/cache/shared_informer.go`; every handler has a queue of its own.
 """
 
