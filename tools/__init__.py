@@ -1,1 +1,1 @@
-"""Programs that make or check something of this repository; none of them is part of the package."""
+"""Programs that make or check parts of this repository; none of them is part of the package."""

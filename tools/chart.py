@@ -1,7 +1,7 @@
 """Files of the Helm chart that follow from others: rules, rights, dashboard, the values' schema and their table.
 
-The manifests that kustomize installs are the one source of what both forms have. A template cannot read files outside
-of its chart, so `make docs` copies the parts that it needs into `deploy/chart/rebalancer/files/`, with their comments.
+The manifests that kustomize installs are the only source of the common parts. A template cannot read files outside its
+chart, so `make docs` copies the parts that it needs into `deploy/chart/rebalancer/files/`, with their comments.
 """
 
 import json
@@ -105,6 +105,6 @@ def _get(values: Any, path: list[str]) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """Write a default in one line; one that fills several is in values.yaml."""
+    """Write a default in one line; for a longer default, refer to values.yaml."""
     text = json.dumps(value)
     return f"`{text}`" if len(text) < 80 else "see values.yaml"

@@ -1,4 +1,4 @@
-"""The schema of the chart's values: a name that does not exist is refused before anything is rendered.
+"""The schema of the chart's values: an unknown name is refused before anything is rendered.
 
 The policy's part is the policy's own schema. Parts that are copied into a pod are Kubernetes' own; the API server
 checks those.

@@ -1,7 +1,7 @@
 """The files that follow from the declarations of the policy's fields: the default policy, its copies, the schemas.
 
-`config/policy.yaml` has its words from people. A field that it lacks is added where its declaration stands, with the
-docstring as its comment and its default; whoever wants other words writes them there, and they stay.
+People write the comments of `config/policy.yaml`. A missing field is added in the order of the declarations, with the
+docstring as its comment and its default. Anyone may edit that comment there, and the edit stays.
 """
 
 import json

@@ -1,8 +1,8 @@
-"""What is in the image, by size: `python -m tools.environment` installs the lock and prints a table.
+"""The contents of the image by size: `python -m tools.environment` installs the lock and prints a table.
 
-The lock is installed for the Python and the platform of the image, whichever those of this process are: the lock has
-another version of numpy for older ones. Sizes are those on disk, with the byte code that this process makes. What the
-Dockerfile removes is counted apart.
+The lock is installed for the Python and the platform of the image, not of this process: for older ones it has another
+version of numpy. Sizes are on disk, with the byte code that this process makes. Files that the Dockerfile removes are
+counted apart.
 """
 
 import compileall
@@ -97,7 +97,7 @@ def install(folder: Path) -> None:
 
 
 def install_for_image(folder: Path, architecture: str) -> None:
-    """Install what the lock names for the image's Python on one of its architectures; pip would see this machine's."""
+    """Install the lock for the image's Python on one of its architectures; pip would install for this machine."""
     uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet", "--require-hashes", "--no-deps"]
     platform = ["--python-version", image_python(), "--python-platform", f"{MACHINES[architecture]}-{_GLIBC}"]
     lock = str(ROOT / "requirements.lock")

@@ -2,8 +2,8 @@
 
     python -m tools.krew FOLDER [ADDRESS]    # writes rebalance.tar.gz, and rebalance.yaml with its ADDRESS
 
-The archive has the wheel, the lock, the licence and a script that installs both once into a virtual environment. The
-same files are the same archive: its sum stands in the manifest.
+The archive has the wheel, the lock, the licence and a script that installs both once into a virtual environment. Equal
+files give an equal archive: its sum is in the manifest.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Small wrong changes that tests must notice: the places where a module allows one, and the changed module.
 
-This is our own tool, since no library fits. Mutmut 3 leaves out whatever carries a decorator, so every
-dataclass and every property; cosmic-ray changes the checkout itself, knows one test command for all modules, and
-neither changed results nor removed statements. Neither draws a sample from a seed.
+This is our own tool, since no library fits. Mutmut 3 leaves out everything with a decorator, so every dataclass and
+every property. Cosmic-ray changes the checkout itself, has one test command for all modules, and makes neither changed
+results nor removed statements. Neither draws a sample from a seed.
 
 Code whose change no test should notice is not changed: docstrings, annotations and aliases of types, `cast`,
 decorators, what only asserts (`assert`, `strict` of `zip`, `frozen`, `gc` and `kw_only` of a type), and the parts of
@@ -61,7 +61,7 @@ class Mutant:
     after: str
     source: str
     key: str
-    """Decides whether a sample contains the change; constant as long as the module allows the same change."""
+    """Decides whether a sample contains the change; constant while the module allows this change."""
 
     def __str__(self) -> str:
         """Name the place, the code before and the code after."""
@@ -96,7 +96,7 @@ def sample(all_of_them: Sequence[Mutant], count: int, seed: int) -> list[Mutant]
 
 
 _Change = tuple[ast.AST, str, int | None, ast.expr | ast.stmt, ast.expr | ast.stmt]
-"""The node that holds the changed one, in which of its fields and at which place, what was there and what comes."""
+"""The parent of the changed node, the field and the place in it, the old and the new node."""
 
 
 def _changes(node: ast.AST, returns: ast.expr | None = None, *, inside: bool = False) -> Iterator[_Change]:

@@ -34,7 +34,7 @@ class Package:
     count: int
     tests: tuple[str, ...]
     patience: float = 20
-    """Seconds more than four times the usual ones that a test, and all together, get before they count as failed."""
+    """Seconds beyond four times the usual time before a test, or all tests together, count as failed."""
 
 
 PACKAGES: Final = (

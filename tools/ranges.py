@@ -2,9 +2,9 @@
 
     python -m tools.ranges    # minutes for each Python that this machine has; prints a table, exits 1 if one fails
 
-The lock has one version of each dependency; whoever installs the wheel gets others. For each interpreter, the wheel is
+The lock has one version of each dependency; users of the wheel get other versions. For each interpreter, the wheel is
 installed once with the lowest versions of the direct dependencies and once with the highest (`uv pip install
---resolution`), and the acceptance cases, the known states and the tests of the commands run there.
+--resolution`). The acceptance cases, the known states and the tests of the commands run there.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Generate the parts of the pages that follow from the code: `python -m tools.reference` writes, tests compare.
 
-A page holds generated parts between `<!-- generated: NAME -->` and `<!-- end: NAME -->`; the rest of it is written by
-hand. The schemas in `config/`, two files of `deploy/monitoring/`, the copy of the policy in `deploy/base/` and those of
-the chart that follow from other files are written whole. `make docs` runs it.
+A page holds generated parts between `<!-- generated: NAME -->` and `<!-- end: NAME -->`; the rest is written by hand.
+Some files are written whole: the schemas in `config/`, two files of `deploy/monitoring/`, the copy of the policy in
+`deploy/base/`, and files of the chart that follow from others. `make docs` runs it.
 """
 
 import argparse
@@ -242,7 +242,7 @@ def policy() -> str:
 
 
 def team_policy() -> str:
-    """List the fields of team policies with their defaults; those of groups are the cluster policy's."""
+    """List the fields of team policies with their defaults; the fields of groups are the cluster policy's."""
     document = team_json_schema()
     rows = _fields(document, document["$defs"], "")
     return table(("field", "default", "meaning"), (row for row in rows if "groups[]" not in row[0]))
@@ -251,7 +251,7 @@ def team_policy() -> str:
 def _fields(
     node: Mapping[str, Any], definitions: Mapping[str, Any], prefix: str, values: Mapping[str, Any] | None = None
 ) -> Iterator[tuple[str, str, str]]:
-    """Yield the fields of a section, then those of its sections; `values` is the section's own default."""
+    """Yield the fields of a section, then the fields of its sections; `values` is the section's own default."""
     for name, field in node["properties"].items():
         inner = _section(field, definitions)
         value = (values or {}).get(name, field.get("default"))
@@ -317,7 +317,7 @@ def refusals() -> str:
 
 
 def _sources() -> Iterator[Path]:
-    """Yield the files in which refusals are made."""
+    """Yield the files that construct refusals."""
     for layer in ("scheduling", "creation", "assessment", "planning", "capacity", "admission"):
         yield from sorted((ROOT / "rebalancer" / layer).rglob("*.py"))
 

@@ -1,12 +1,12 @@
-"""What the release workflow changes before it publishes: images by digest, instead of by names that somebody can move.
+"""Changes of the release workflow before it publishes: images by digest, instead of by names that can be moved.
 
     python -m tools.release base-images              # the base images of the Dockerfile, one a line
     python -m tools.release pin IMAGE DIGEST         # names a base image by digest
     python -m tools.release image REPOSITORY DIGEST  # names the published image in chart and manifests
     python -m tools.release check                    # exits 1 unless all of that has been done
 
-In the repository no image has a digest: nobody could build or test a version before it is published. So `check` fails
-there. This module needs nothing but the standard library, since it runs where signatures are made.
+In the repository no image has a digest: otherwise nobody could build or test a version before it is published. So
+`check` fails there. This module needs only the standard library, since it runs where signatures are made.
 """
 
 import argparse

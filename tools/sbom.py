@@ -3,8 +3,8 @@
     python -m tools.sbom FILE        # writes it
     python -m tools.sbom FILE APP    # and exits 1 if the folder /app of an image has other packages
 
-The lock names the packages of every Python; those for others than the image's are left out. The packages of the base
-are not in it: whoever makes that image publishes their list.
+The lock names the packages of every Python; packages for a Python other than the image's are left out. So are the
+packages of the base image: its publisher lists them.
 """
 
 import json

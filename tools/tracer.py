@@ -1,10 +1,10 @@
 """The way of one snapshot through the code: `python -m tools.tracer`.
 
-Problem: whether a newcomer can follow a cycle is seen only by following one.
-Idea: play one real cycle, and one `rebalancer plan`, under a profiler; both start at the command line, which stays the
-same while the code behind it moves. Printed are the modules outside of planning that are entered before the planner
-is, and in all; the calls from a lower to a higher layer of import-linter's list (`climbs`); and the names under which
-functions know the snapshot.
+Problem: only following a cycle shows whether a newcomer can follow it.
+Idea: play one real cycle, and one `rebalancer plan`, under a profiler. Both start at the command line, which is stable
+while the code behind it moves. The output has three parts: the modules outside planning that are entered before the
+planner is, and in all; the calls from a lower to a higher layer of import-linter's list (`climbs`); and the names under
+which functions know the snapshot.
 """
 
 import io
@@ -29,7 +29,7 @@ PACKAGE: Final = "rebalancer."
 PLANNING: Final = "rebalancer.planning"
 
 _EVERYWHERE: Final = frozenset({"model", "policy", "simulator"})
-"""Facts and intent, which every package reads, and whoever plays the cycle here."""
+"""Facts and intent, which every package reads, and the simulator, which plays the cycle here."""
 
 POLICY: Final = """\
 apiVersion: rebalancer.dev/v1alpha1
@@ -42,7 +42,7 @@ groups: []
 
 
 def read_layers() -> dict[str, int]:
-    """Return the rank of each package in import-linter's list, the highest first; those of one line have one rank."""
+    """Return the rank of each package in import-linter's list, the highest first; packages on one line share a rank."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     lines: Sequence[str] = settings["tool"]["importlinter"]["contracts"][0]["layers"]
     ranks = range(len(lines), 0, -1)
@@ -140,7 +140,7 @@ def _profiled(work: Callable[[], object], way: Way) -> None:
 
 
 def drawing() -> str:
-    """Draw the packages in the order in which one cycle first enters them, from the snapshot to what is admitted."""
+    """Draw the packages in the order in which one cycle first enters them, from the snapshot to admitted evictions."""
     entered = dict.fromkeys(_package(module) for module in _follow_cycle().entered)
     packages = [package for package in entered if package not in _EVERYWHERE]
     arrows = [f"    {before} --> {after}" for before, after in pairwise(packages)]

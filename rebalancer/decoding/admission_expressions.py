@@ -1,10 +1,10 @@
-"""Expressions of admission policies that are false of every eviction, as far as that can be said without an evaluator.
+"""Expressions of admission policies that are false for every eviction, as far as an evaluator is not needed.
 
 An eviction is the creation of the subresource `eviction` of a pod. Policies that freeze a namespace compare just that:
 
     false        request.subResource != "eviction"        !(request.operation == "CREATE")
 
-Of every other expression, such as one about who requests it, nothing is said.
+Every other expression, such as a condition on the requester, stays unknown.
 """
 
 import re

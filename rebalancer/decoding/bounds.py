@@ -1,8 +1,8 @@
-"""How much is read of what whoever may create a pod may write without a bound of the API.
+"""Limits on reading the unbounded fields of a pod, which any creator of pods may fill.
 
-Kubernetes bounds the size of an object and no list of a pod's: thousands of constraints, each a text of any length. Of
-a pod with more than `MOST_TERMS` of a kind, or with longer texts than a name or key may have, no constraint, affinity
-and toleration is read. It says so itself (`PodSpec.unread`), and it is counted by its labels as any other pod.
+Kubernetes bounds the size of an object, but no list in a pod: it may have thousands of constraints, each a text of any
+length. If a pod has more than `MOST_TERMS` of a kind, or texts longer than a name or key may be, none of its
+constraints, affinity and tolerations is read. `PodSpec.unread` says so, and its labels count as for any other pod.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ LONGEST_KIND: Final = 63
 LONGEST_TEXT: Final = 1_024
 """Characters of a text of people or programs that is kept, such as the message of a condition."""
 _MOST_LABELS: Final = 4_096
-"""Labels, and namespaces, by which it is noted whom the terms of one pod may select that are not read."""
+"""Stored labels, and namespaces, of pods that the unread terms of one pod may select."""
 LONGEST_ANNOTATION: Final = 256
 """Characters of an annotation that are kept."""
 LONGEST_VOLUME_LIST: Final = 4_096
@@ -39,7 +39,7 @@ _ENCODE: Final = msgspec.json.Encoder().encode
 
 
 def shorten(text: str, most: int) -> str:
-    """Return a text of at most `most` characters; one that is cut ends in an ellipsis."""
+    """Return a text of at most `most` characters; a shortened text ends in an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
@@ -114,7 +114,7 @@ def summarize_unread(source: wire.PodSpec) -> UnreadTerms | None:
 
 
 def _find_required_labels(selector: wire.LabelSelector | None) -> Iterable[RequiredLabel]:
-    """Return labels of which a pod must have one to be selected; none, where nothing is selected."""
+    """Return labels such that a selected pod has at least one of them; none where no pod is selected."""
     if selector is None:
         return ()
     equal = ((key, Operator.IN, (value,)) for key, value in (selector.match_labels or {}).items())

@@ -192,7 +192,7 @@ def decode_device_class(source: wire.DeviceClass, _: Interner) -> DeviceClass:
 
 
 def decode_csi_driver(source: wire.CSIDriver, _: Interner) -> CSIDriver:
-    """Convert a CSIDriver to the model's; one that does not say so attaches its volumes."""
+    """Convert a CSIDriver to the model's; by default a driver attaches its volumes."""
     return CSIDriver(
         name=source.metadata.name,
         attach_required=source.spec.attach_required is not False,

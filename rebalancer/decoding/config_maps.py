@@ -1,4 +1,4 @@
-"""Decodes ConfigMaps: only those with the names of the rebalancer's own are read."""
+"""Decodes ConfigMaps: only those with the rebalancer's own names are read."""
 
 from typing import Final
 

@@ -1,8 +1,8 @@
 """What decides about new pods: quotas, limit ranges, service accounts, classes, webhooks, policies, autoscalers.
 
-Sources: for the defaults of absent fields `pkg/apis/*/v1/defaults.go` of Kubernetes, for the rules of webhooks
-`rules.Matcher` of `k8s.io/apiserver`, for those of policies its `policy/matching`, for vertical autoscalers
-`pkg/utils/vpa/api.go` and `capping.go` of theirs.
+Sources: `pkg/apis/*/v1/defaults.go` of Kubernetes for the defaults of absent fields, `rules.Matcher` of
+`k8s.io/apiserver` for the rules of webhooks, its `policy/matching` for the rules of policies, and
+`pkg/utils/vpa/api.go` and `capping.go` of the vertical autoscaler for vertical autoscalers.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -111,7 +111,7 @@ def decode_limit_range(source: wire.LimitRange, _: Interner) -> LimitRange:
 
 
 def _decode_limits(source: wire.LimitRangeItem, field: str) -> LimitRangeItem:
-    """Convert an item, with the defaults that the API server adds to those of containers."""
+    """Convert an item, with the defaults that the API server adds for containers."""
     limits, requests = source.default or {}, source.default_request or {}
     if source.type == "Container":
         limits = {**(source.max or {}), **limits}
@@ -154,7 +154,7 @@ def decode_mutating(source: wire.WebhookConfiguration, _: Interner) -> WebhookCo
 
 
 def _decode_configuration(source: wire.WebhookConfiguration, *, mutating: bool) -> WebhookConfiguration:
-    """Convert a configuration with those of its webhooks that are called when a pod is created, or evicted.
+    """Convert a configuration with its webhooks that are called when a pod is created, or evicted.
 
     `matchPolicy` makes no difference: no other group or version has pods.
     """
@@ -181,7 +181,7 @@ def _decode_configuration(source: wire.WebhookConfiguration, *, mutating: bool) 
 
 
 def decode_validating_policy(source: wire.ValidatingAdmissionPolicy, _: Interner) -> EvictionPolicy:
-    """Convert a ValidatingAdmissionPolicy to the model's: what it denies of evictions, whoever requests them."""
+    """Convert a ValidatingAdmissionPolicy to the model's: which evictions it denies, by any requester."""
     spec = source.spec
     denied = next((one for one in spec.validations or () if is_false_of_evictions(one.expression)), None)
     matched = None
@@ -194,7 +194,7 @@ def decode_validating_policy(source: wire.ValidatingAdmissionPolicy, _: Interner
 
 
 def decode_validating_binding(source: wire.ValidatingAdmissionPolicyBinding, _: Interner) -> EvictionBinding:
-    """Convert a ValidatingAdmissionPolicyBinding to the model's; one that warns or audits alone denies nothing."""
+    """Convert a ValidatingAdmissionPolicyBinding to the model's; if it only warns or audits, it denies nothing."""
     spec, matched = source.spec, None
     if "Deny" in (spec.validation_actions or ()):
         resources = spec.match_resources or wire.MatchResources()

@@ -1,7 +1,7 @@
-"""The fields that are read of what decides about new pods; see `wire` for the form.
+"""The fields that are read from what decides about new pods; see `wire` for the form.
 
-Their metadata has no field that is not read: labels and annotations of such objects are nobody else's business, nor are
-the certificates, addresses and credentials that they contain.
+Their metadata has only fields that are read. Labels and annotations of such objects are private, and so are the
+certificates, addresses and credentials that they contain.
 """
 
 from msgspec import field

@@ -1,8 +1,9 @@
-"""Owners of kinds that Kubernetes itself does not have: what is read of an object whose shape is not known.
+"""Owners of kinds that Kubernetes itself does not have: what is read from an object of unknown shape.
 
-How many pods it wants is where the scale subresource of its CustomResourceDefinition says, as the controller of
-disruption budgets reads it; in a file without that, `.spec.replicas`. An object with a list of pods, as a StrimziPodSet
-has, wants these. The rest is read where most such kinds have it, as a Deployment has, and does without.
+The scale subresource of its CustomResourceDefinition says where the number of wanted pods is, as for the controller of
+disruption budgets. In a file without the definition it is `.spec.replicas`. An object with a list of pods, like a
+StrimziPodSet, wants these. The other fields are read where most such kinds have them, as in a Deployment; they may be
+missing.
 """
 
 import re
@@ -109,7 +110,7 @@ def _read_number(value: object) -> int | None:
 def _read_template(value: object) -> wire.PodTemplate | None:
     """Return a template of pods, None without one; templates of other objects have no containers.
 
-    Raises MalformedObject for one that cannot be read: pods do not come back as they are, then.
+    Raises MalformedObject for an unreadable template: then its pods do not come back as they are.
     """
     if value is None:
         return None

@@ -1,7 +1,7 @@
 """One object for each distinct value: thousands of pods share a few specs and label sets.
 
-Pods come and go, each job with labels of its own, so that a store that watches must forget values. It does so when it
-has grown by a quarter since the last time: the cost for each new value is then constant.
+Pods come and go, and each job has labels of its own, so a store that watches must forget values. It does so when it has
+grown by a quarter since the last time: the cost for each new value is then constant.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +13,7 @@ from rebalancer.model.labels import NO_LABELS, Labels
 Value = TypeVar("Value")
 
 _FEWEST: Final = 250
-"""New values for which it is not worth it to look which are unused."""
+"""Below this number of new values, a search for unused values does not pay."""
 
 _MOST_CONVERSIONS: Final = 50_000
 """Conversions that are stored at once; then all are forgotten, and made again where they are needed."""
@@ -39,7 +39,7 @@ class Interner:
         return first
 
     def labels(self, source: Mapping[str, str] | None) -> Labels:
-        """Return the label set that equals a mapping; consecutive pods mostly have the same."""
+        """Return the label set that equals a mapping; consecutive pods mostly share one."""
         if not source:
             return NO_LABELS
         if source != self._last_labels:
@@ -49,14 +49,14 @@ class Interner:
     def annotations(
         self, source: Mapping[str, str], read: Callable[[Mapping[str, str]], tuple[Labels, int]]
     ) -> tuple[Labels, int]:
-        """Return what `read` returns for annotations; consecutive pods mostly have the same."""
+        """Return what `read` returns for annotations; consecutive pods mostly have equal ones."""
         if source != self._last_annotations:
             labels, number = read(source)
             self._last_annotations, self._last_read = source, (self(labels), number)
         return self._last_read
 
     def convert(self, text: bytes, make: Callable[[bytes], Value]) -> Value:
-        """Return what `make` returns for a text; it is called once for equal texts, and always the same function."""
+        """Return what `make` returns for a text: it is called once for equal texts. `make` must never change."""
         if text == self._last_text:  # lists are sorted by name: what belongs together comes together
             return self._last  # type: ignore[return-value]  # one function, one type
         digest = blake2b(text, digest_size=16).digest()

@@ -22,21 +22,22 @@ class Decoder(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class ResourceKind:
-    """A kind of object. `field` is the snapshot's; `plural` also is the resource's name in RBAC rules and metrics.
-
-    `decoder` is that of the whole shape. What `convert` takes is decoded by `sources`, a list of it by `parts`; None
-    where objects can only be decoded one by one.
-    """
+    """A kind of object."""
 
     name: str
     group: str
     version: str
     plural: str
+    """The resource's name, also in RBAC rules and metrics."""
     namespaced: bool
     field: str
+    """The field of the snapshot."""
     decoder: Decoder
+    """Decodes the whole shape."""
     sources: Decoder
+    """Decodes the argument of `convert`."""
     parts: Decoder | None
+    """Decodes a list of arguments of `convert`; None where objects can only be decoded one by one."""
     convert: Callable[[Any, Interner], Any]
 
     @property
@@ -46,7 +47,7 @@ class ResourceKind:
         return f"{root}/{self.plural}"
 
     def path_in(self, namespace: str) -> str:
-        """Return the API path of the list of those in a namespace."""
+        """Return the API path of the list of objects in a namespace."""
         return f"{self.path.removesuffix(self.plural)}namespaces/{namespace}/{self.plural}"
 
     @property
@@ -255,4 +256,4 @@ OPTIONAL_KINDS = (
         "vertical_autoscalers",
     ),
 )
-"""Kinds that are read where they are served and may be listed; the snapshot's `known` names those that were."""
+"""Kinds that are read where they are served and may be listed; the snapshot's `known` names those read."""

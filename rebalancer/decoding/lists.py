@@ -1,9 +1,10 @@
 """Pages of a list from the API server, whole files of mixed kinds, single objects.
 
-The head of a page has the token of the next page, so that this one is read only once that is requested. A page is
-decoded in parts; from a malformed object on they are decoded one by one: it does not affect the others.
-A file's documents may be lists, lists of lists, single objects, and the
-events of a watch, of which the last of each object counts.
+The head of a page has the token of the next page, so that the next page is requested before this one is decoded. A page
+is decoded in parts. From a malformed object on they are decoded one by one, so that it does not affect the others.
+
+A file's documents may be lists, lists of lists, single objects, and the events of a watch: the last event of each
+object counts.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -56,7 +57,7 @@ class UnreadableList(ValueError):  # noqa: N818  # it names what the document is
 
 @dataclass(frozen=True, kw_only=True)
 class OpenedPage:
-    """One page as it came, of which the head alone is decoded, with the token of the next page."""
+    """One page as it came, with only its head decoded, and the token of the next page."""
 
     data: bytes
     resource_version: str
@@ -268,7 +269,7 @@ class FileContents:
     def add(self, data: bytes, source: str = "the file") -> None:
         """Add the objects of a JSON document; `source` is how messages name its file.
 
-        Raises UnreadableList if it has none, msgspec.DecodeError if one of its items is none.
+        Raises UnreadableList if it has no objects, msgspec.DecodeError if an item is no object.
         """
         try:
             document = _DOCUMENT.decode(data)
@@ -371,7 +372,7 @@ _OWN_GROUPS: Final = frozenset(kind.group for kind in (*KINDS, *OPTIONAL_KINDS))
 
 
 def _read_entries(contents: FileContents) -> _Entries:
-    """Return the objects of a file, each once; of one that comes more than once the newest counts."""
+    """Return the objects of a file, each once, in its newest version."""
     joining = _Joining()
     for position, item in enumerate(contents.items):
         joining.add(item, position)
@@ -404,7 +405,7 @@ class _Joining:
     named: dict[object, object] = field(default_factory=dict)
     """The key of the object that has a name now."""
     manifests: int = 0
-    """How many objects without a UID are those of another one that has it."""
+    """How many objects without a UID repeat another object that has one."""
     doubts: Doubts = field(default_factory=Doubts)
 
     def add(self, item: _Item, position: int) -> None:
@@ -486,7 +487,7 @@ def _read_version(text: object) -> int:
 
 
 def _named_kinds(page: _ListPage) -> frozenset[str]:
-    """Return the kind that a list is of, or those that a reduced list names; it may have none of them."""
+    """Return the kind of a list, or the kinds that a reduced list names, even without objects of them."""
     named = _KIND_NAMES.intersection((page.metadata.annotations or {}).get(KNOWN_KINDS, "").split(","))
     kind = _find_kind(page.kind.removesuffix("List"), page.api_version)
     return named | {kind.name} if kind is not None else named
@@ -552,7 +553,7 @@ def decode_file(contents: FileContents) -> DecodedObjects:
 
 
 def _decode_team_map(data: msgspec.Raw, intern: Interner) -> Iterator[ConfigMap]:
-    """Yield a ConfigMap that may be a team's policy, if it is one that can be read."""
+    """Yield a ConfigMap that may be a team's policy, if it can be read."""
     if _IDENTITY.decode(data).metadata.name == POLICY_MAP:
         decoded = decode(CONFIG_MAPS, data, intern)
         if isinstance(decoded, ConfigMap):
@@ -583,9 +584,9 @@ def make_snapshot(
 ) -> Snapshot:
     """Make a snapshot of decoded objects; `known` names the kinds that were read, even if without any object.
 
-    A kind that is not named is unknown, and so is an optional one that may not be listed (`forbidden`); the snapshot's
-    own `known` has the optional ones of those that are named. Objects are sorted by name, so that a live cluster and
-    its file give the same snapshot.
+    A kind that is not named is unknown, and so is an optional kind that may not be listed (`forbidden`). The snapshot's
+    own `known` has the named optional kinds. Objects are sorted by name, so that a live cluster and its file give equal
+    snapshots.
     """
     named = frozenset(known)
     rows_of: dict[str, Any] = {field: tuple(_sort(rows)) for field, rows in objects.items()}
@@ -603,7 +604,7 @@ def make_snapshot(
 
 
 def _sort(rows: Sequence[Any]) -> Sequence[Any]:
-    """Sort objects of one class by those of namespace, kind, name and `mutating` that it has."""
+    """Sort objects of one class by namespace, kind, name and `mutating`, as far as the class has them."""
     if not rows:
         return rows
     fields = ("namespace", "kind", "name", "mutating")

@@ -72,7 +72,7 @@ def find_controller(references: Iterable[wire.OwnerReference] | None) -> OwnerRe
 
 
 def find_target_kind(target: wire.ScaleTarget) -> str:
-    """Return the kind of what an autoscaler scales, as workloads have it; without a group it is one of Kubernetes'."""
+    """Return the kind of an autoscaler's target, as workloads have it. Without a group it is a Kubernetes kind."""
     group = target.api_version.rpartition("/")[0]
     return name_kind(target.kind, group) if target.api_version else target.kind
 

@@ -1,7 +1,7 @@
 """What the Pod Security Standards forbid of a pod template, level by level and version by version.
 
-Source: `k8s.io/pod-security-admission/policy` (1.36), a check a function. Not read: the annotations for AppArmor and
-seccomp from before they had fields. A violation of `baseline` is one of `restricted` too.
+Source: `k8s.io/pod-security-admission/policy` (1.36), one function for each check. Not read: the annotations for
+AppArmor and seccomp from before they had fields. A violation of `baseline` also violates `restricted`.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,6 +1,6 @@
 """Decodes the answer of Prometheus to an instant query (`/api/v1/query` of its HTTP API).
 
-Only a whole vector says something: with warnings a part of the data may be missing, and a scalar is never empty.
+Only a complete vector is meaningful: with warnings a part of the data may be missing, and a scalar is never empty.
 """
 
 from typing import Any

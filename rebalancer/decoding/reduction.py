@@ -1,8 +1,8 @@
-"""Objects reduced to the fields that are read, as Kubernetes writes them: what somebody can hand to somebody else.
+"""Objects reduced to the fields that are read, in the form of Kubernetes: safe to hand to somebody else.
 
-An object is decoded into its shape in `wire` or `creation_wire`, which have no field for environment variables,
-commands, secrets, certificates or data, and written from that. Of the annotations, which the shapes of `wire` have all,
-only those that are read remain.
+An object is decoded into its shape in `wire` or `creation_wire`, and written from that. These shapes have no field for
+environment variables, commands, secrets, certificates or data. The shapes of `wire` have all annotations; only the
+annotations that are read remain.
 """
 
 from collections.abc import Iterable, Iterator, Mapping

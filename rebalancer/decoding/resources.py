@@ -1,4 +1,4 @@
-"""What the containers of a pod request, read from its spec, or with its status while it is resized in place."""
+"""The requests of a pod's containers, from its spec, or with its status while it is resized in place."""
 
 from collections.abc import Mapping
 

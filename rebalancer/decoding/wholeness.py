@@ -1,12 +1,12 @@
 """Whether the objects of files are those of one whole cluster at one time.
 
-A page of a list, a dump of one namespace, objects without their status, and dumps that do not belong together look like
-a cluster, and the answer about them is wrong: nodes seem free, workloads smaller, pods without a node. Where that is
-certain from the objects alone the files are refused (`refusal`), where it may be it is reported (`warnings`): a
-test cluster may well have one namespace.
+A page of a list, a dump of one namespace, objects without their status, and unrelated dumps look like a cluster, but
+lead to wrong answers: nodes seem free, workloads smaller, pods without a node. If the objects alone prove this, the
+files are refused (`refusal`). If it is only possible, it is reported (`warnings`): a test cluster may well have one
+namespace.
 
-What the API server always sets shows what was removed: `status.phase` of pods, `status.allocatable` of nodes, the UID
-of owners.
+Fields that the API server always sets show what was removed: `status.phase` of pods, `status.allocatable` of nodes, the
+UID of owners.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ class SeenSpec(wire.Wire, frozen=True):
 
 
 class SeenStatus(wire.Wire, frozen=True):
-    """What the status of a pod or a node always has, and what those of controllers count."""
+    """Fields that the status of a pod or a node always has, and the counts in the status of controllers."""
 
     phase: object = ""
     allocatable: object = None
@@ -65,7 +65,7 @@ class Sight(wire.Wire, frozen=True):
 
 
 class Malformed(Sight, frozen=True):
-    """An object that is reported as malformed, and of which only names can be read, if those."""
+    """An object that is reported as malformed; at most its names can be read."""
 
 
 class _Named(wire.Wire, frozen=True):
@@ -147,7 +147,7 @@ class Doubts:
     changes: list[Change] = field(default_factory=list)
     """One for each two documents."""
     began_late: Seen | None = None
-    """An object of which a watch shows a change first."""
+    """An object whose first event in a watch is a change."""
 
     def refuse(self, reason: str) -> None:
         """Refuse the files; the first reason counts."""
@@ -155,7 +155,7 @@ class Doubts:
 
 
 def doubt_pages(pages: Iterable[ReadPage], doubts: Doubts) -> None:
-    """Refuse lists of which pages are missing. Pages that were read in any order complete each other."""
+    """Refuse lists with missing pages. Pages that were read in any order complete each other."""
     lists: dict[tuple[str, str, str], dict[str, ReadPage]] = {}
     for page in pages:
         lists.setdefault(page.of, {})[page.token] = page
@@ -265,7 +265,7 @@ def _doubt_nodes_of_pods(pods: Iterable[Seen], nodes: Sequence[Seen], doubts: Do
 
 
 def _doubt_namespaces(objects: Iterable[Seen], pods: Iterable[Seen], doubts: Doubts) -> None:
-    """Compare the namespaces of pods with those in which controllers count some."""
+    """Compare the namespaces of pods with the namespaces in which controllers count some."""
     inhabited = {pod.namespace for pod in pods}
     counted: dict[str, Seen] = {}
     for seen in objects:
@@ -305,7 +305,7 @@ def _is_finished(sight: Sight) -> bool:
 
 
 def is_successor(first: Seen, second: Seen, doubts: Doubts) -> bool:
-    """Return whether a watch shows an object after one of the same name; refuse two that are there at once."""
+    """Return whether a watch shows an object after another of its name; refuse two that exist at once."""
     one_by_one = not (first.place.is_listed and second.place.is_listed)
     is_cluster = first.kind == "Namespace" and str(first) == "kube-system"  # as old as the cluster, and identifies it
     if one_by_one and first.place.source == second.place.source and not is_cluster:

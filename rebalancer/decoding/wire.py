@@ -1,8 +1,8 @@
 """The fields that are read, as Kubernetes writes them: camelCase, null for an empty list, unknown fields skipped.
 
-Only shapes live here. A toleration alone has the shape of the model's: the name of each object is below its metadata,
-and lists may be null. Wrong types are refused by msgspec with the path of the field; wrong values by the modules that
-build the model.
+This module has only shapes. They differ from the model's, except for a toleration: the name of each object is below its
+metadata, and lists may be null. Wrong types are refused by msgspec with the path of the field, wrong values by the
+modules that build the model.
 """
 
 from datetime import datetime
@@ -75,7 +75,7 @@ class Metadata(MetadataWithoutOwners, frozen=True):
 
 
 class BareMetadata(Wire, frozen=True):
-    """The metadata of objects of which no label, no annotation and no owner is read."""
+    """The metadata of objects whose labels, annotations and owners are not read."""
 
     name: str
     namespace: str = ""
@@ -98,7 +98,7 @@ class TemplateMetadata(Wire, frozen=True):
 
 
 class Identity(Wire, frozen=True):
-    """Only what an object is, to report one that cannot be read, and to know one that comes twice."""
+    """Only the identity of an object, to report it when it cannot be read, and to recognize duplicates."""
 
     class Names(Wire, frozen=True):
         name: object = ""
@@ -361,7 +361,7 @@ class RawContainerStatus(Struct, gc=False, rename="camel", kw_only=True, omit_de
 
 
 class RawPodSpec(Struct, gc=False, rename="camel", kw_only=True, omit_defaults=True):
-    """A pod's spec in which what all pods of an owner have in common is left as it was sent; see `decode_pod`."""
+    """A pod's spec whose parts common to all pods of an owner are left undecoded; see `decode_pod`."""
 
     node_name: str = ""
     termination_grace_period_seconds: int | None = None
@@ -650,7 +650,7 @@ class ReplicaSet(Owner, frozen=True):
 
 
 class ForeignSpec(Wire, frozen=True):
-    """Spec of an owner of another group's kind; each field is None where it has none, or one of another shape."""
+    """Spec of an owner of another group's kind. A field that is missing, or has another shape, is None."""
 
     replicas: int | None = None
     selector: LabelSelector | None = None
@@ -771,7 +771,7 @@ class VolumeSpec(Wire, frozen=True):
 
     @property
     def is_attached(self) -> bool:
-        """Whether its driver, one of Kubernetes' own too, may have it attached to a node before it is mounted there."""
+        """Whether its driver, built in or not, may have it attached to a node before it is mounted there."""
         sources = (
             *(self.csi, self.aws_elastic_block_store, self.azure_disk, self.cinder, self.fc),
             *(self.gce_persistent_disk, self.iscsi, self.portworx_volume, self.rbd, self.vsphere_volume),

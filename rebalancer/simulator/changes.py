@@ -31,7 +31,7 @@ class Change:
     in_repair: bool = False
     """Whether `after` counts from the first eviction instead."""
     says: str = ""
-    """The change in words."""
+    """The words that tell it."""
 
 
 def parse_change(verb: str, text: str) -> Change:

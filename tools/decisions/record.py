@@ -1,10 +1,11 @@
 """Records what the planner decides for the drawn states, and compares two records.
 
-`record FILE` writes a line for each state: its name and, as JSON, the evictions, the waiting ones, each group's state,
-reason, bounds and known counts, and the refusals, without messages. `compare OLD NEW` names the states whose decisions
-differ. Every state is planned twice: without memory, and with what the controller might remember of each group.
-`digest FILE` prints a record with a digest in place of each decision; `tests/planning/decisions.txt` is such a record,
-and `compare` takes one as OLD. A change that is meant to decide otherwise renews it.
+`record FILE` writes a line for each state. It has the state's name and, as JSON without messages, the evictions, the
+waiting evictions, each group's state, reason, bounds and known counts, and the refusals. Every state is planned twice:
+without memory, and with a possible memory of each group. `compare OLD NEW` names the states whose decisions differ.
+
+`digest FILE` prints a record with a digest in place of each decision. `tests/planning/decisions.txt` is such a record,
+and `compare` accepts it as OLD. A change that is meant to decide otherwise renews it.
 """
 
 import argparse

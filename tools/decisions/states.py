@@ -1,7 +1,7 @@
-"""Drawn clusters as `kubectl get -o json` prints them, each with a policy and what the controller remembers.
+"""Drawn clusters as `kubectl get -o json` prints them, each with a policy and the controller's memory.
 
-They are built from Kubernetes' own documents and know nothing of the planner, so that the same states can be given to
-any version of it.
+They are built from Kubernetes' own documents without using the planner, so that any version of it can plan these
+states.
 """
 
 import json
@@ -20,17 +20,17 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class DrawnState:
-    """One cluster: its name, its objects, its policy, and what is remembered of each of its groups.
-
-    `failed_predictions` are those in a row; `extra`: an extra eviction was promised; `moving`: a move is in flight.
-    """
+    """One cluster: its name, its objects, its policy, and the memory of each of its groups."""
 
     name: str
     objects: bytes
     policy: bytes
     failed_predictions: int = 0
+    """Failed predictions of each group in a row."""
     extra: bool = False
+    """Whether an extra eviction was promised."""
     moving: bool = False
+    """Whether a move is in flight."""
 
 
 @dataclass
@@ -382,7 +382,7 @@ _FAMILIES = {
 
 
 def drawn_states(part: int = 1) -> Iterator[DrawnState]:
-    """Yield every state, or one of `part` of each family. State n of a family is the same wherever it is drawn."""
+    """Yield every state, or one in `part` of each family. State n of a family never depends on `part`."""
     for family, (draw, number) in _FAMILIES.items():
         for seed in range(0, number, part):
             choice = Random(f"{family} {seed}")

@@ -1,11 +1,11 @@
-"""Stand-ins for the Dockerfile's two bases, of the packages of Debian 13 that the machine's own mirror has.
+"""Stand-ins for the Dockerfile's two bases, made from the Debian 13 packages of the machine's own mirror.
 
     python -m tools.image.bases    # as root, with mmdebstrap; about 90 seconds, once
 
-The real ones come from registries. The first stand-in is Debian with its own Python 3.13 and pip, where the real one
-has a Python built from source. The second has the packages that the distroless project's build files for
-python3-debian13 name (github.com/GoogleContainerTools/distroless), unpacked and not installed, as there: so its files
-are those of the real one, but for patch levels and the division into layers.
+The real bases come from registries. The first stand-in is Debian with its own Python 3.13 and pip, where the real base
+has a Python built from source. The second has the packages in the distroless project's build files for python3-debian13
+(github.com/GoogleContainerTools/distroless), unpacked and not installed, as there. So its files differ from the real
+base only in patch levels and the division into layers.
 """
 
 import os

@@ -2,8 +2,8 @@
 
     python -m tools.image.build    # as root, with buildah and podman; prints size, files and times of the image
 
-Everything lives below one folder, which is removed at the end. What it says holds for the stand-ins: the real bases
-differ in patch levels and layers, and BuildKit, the registry and the signatures take no part.
+Everything is below one folder, which is removed at the end. The results hold for the stand-ins: the real bases differ
+in patch levels and layers, and BuildKit, the registry and the signatures are not involved.
 """
 
 import shutil
@@ -21,7 +21,7 @@ from tools.image.checks import list_files
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PROGRAMS: Final = ("buildah", "podman", "runc", "mmdebstrap")
-"""What has to be installed; of Debian's packages of the same names."""
+"""The required programs, from Debian's packages of these names."""
 
 _TIMESTAMP: Final = 1_700_000_000
 _PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"

@@ -1,4 +1,4 @@
-"""What is wrong with the files of an image: byte code that does not fit, what has no place there, what is missing."""
+"""Checks the files of an image: byte code that does not fit, files that do not belong there, missing files."""
 
 import _imp
 from collections.abc import Iterator

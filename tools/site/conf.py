@@ -1,9 +1,9 @@
 """Builds the site from the pages of this repository as they are: `make site`.
 
-The source folder is the top of the repository, so that a link between two pages, or to a manifest, is the same relative
-path on the site and where the repository is shown. The pages hold nothing that only Sphinx reads: the order of the
-navigation stands here, and is added while a page is read. A page that is missing in `CONTENTS`, a link or a heading
-that does not exist, and a link to a folder are warnings, and a warning ends the build.
+The source folder is the top of the repository, so that a link between two pages, or to a manifest, is one relative path
+on the site and in the repository's viewer. The pages have no text only for Sphinx: the order of the navigation is here,
+and is added while a page is read. Four mistakes are warnings, and a warning ends the build: a page that is missing in
+`CONTENTS`, a link or a heading that does not exist, and a link to a folder.
 """
 
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ CONTENTS: Final[Mapping[str, tuple[str, ...]]] = {
         "tools/control-plane/README",
     ),
 }
-"""The pages of each part of the navigation, in the order in which somebody new reads them."""
+"""The pages of each part of the navigation, in the reading order for newcomers."""
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RUNBOOKS: Final = tuple(sorted(f"deploy/runbooks/{path.stem}" for path in (ROOT / "deploy/runbooks").glob("*.md")))
@@ -91,7 +91,7 @@ def navigation(pages: Sequence[str], caption: str = "") -> str:
 
 
 def add_navigation(_app: Sphinx, name: str, source: list[str]) -> None:
-    """Add the navigation to the first page, and to those with pages below them."""
+    """Add the navigation to the first page, and to pages with pages below them."""
     if name == root_doc:
         source[0] += "".join(navigation(pages, caption) for caption, pages in CONTENTS.items())
     if name in BELOW:
