@@ -3,8 +3,8 @@
 A cycle decides; an account describes a later moment, with what has happened since: requests that were sent or refused,
 a pause. Every number, reason and end that is shown comes from here, so that all views agree.
 
-A hold on everything (a pause, the mode, the breaker, a window) and a wait of one repair may both apply. The one that
-ends last, as far as known, says when the repair goes on. Another wait may follow that was not evaluated yet.
+A hold on everything (a pause, the mode, the breaker, a window) and a wait of one repair may both apply. The last to
+end, as far as known, says when the repair goes on. Another wait may follow that was not evaluated yet.
 """
 
 from collections import Counter

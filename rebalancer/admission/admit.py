@@ -462,11 +462,11 @@ class _Step:
 def admit(
     plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionContext, view: View | None = None
 ) -> Admission:
-    """Admit what may be sent now; `view` is that of the snapshot, None: it is made where it is needed.
+    """Admit the evictions that may be sent now; `view` is the snapshot's, None: it is made where it is needed.
 
-    The rates are shared fairly: every step first gets as many evictions as it needs, then one more in turn, so that a
-    large repair does not delay the others. Another step is first in each cycle. The admitted evictions of a step are a
-    prefix of the step.
+    The rates are shared fairly, so that a large repair does not delay the others. Every step first gets as many
+    evictions as it needs, then one more in turn. Another step is first in each cycle. The admitted evictions of a step
+    are a prefix of the step.
     """
     current = _find_current(plan, memory, context)
     whole = advance(plan, memory, snapshot, _around(current, context))
@@ -672,11 +672,9 @@ class _Approvals:
     def _propose(
         self, fates: Fates, others: Sequence[_Step], proposal: Proposal | None, waiting: Collection[str]
     ) -> tuple[Fates, Proposal | None]:
-        """Propose what would be admitted, unless a proposal waits already.
-
-        Slow start limits what is carried out, not what is proposed: a person is not asked for each pair of pods.
-        """
+        """Propose what would be admitted, unless a proposal waits already."""
         policy, now = self._context.policy, self._context.now
+        # By the rates alone: slow start limits execution, not proposals. Nobody wants to approve each pair of pods.
         fates = _hold_rest(fates, _share(others, self._limits.rates))
         uids = {one.pod.uid for step in others for one in step.evictions}
         asked = [eviction for eviction in fates.going if eviction.pod.uid in uids]

@@ -149,11 +149,10 @@ def _read_pods(  # all that it depends on
 ) -> Reading:
     """Count pods that have waited for a node for `pending_for`, and for less than `window` more: a surge.
 
-    In every scale-up and every CronJob pods wait for some seconds. Those that wait for longer than both are no news,
-    and may wait for what an eviction makes possible. A gated pod waits for somebody's permission, not for the cluster.
-    Where there are more than the bound, only those count that are a sign of trouble: a Job that waits for a type of
-    node that is not there is none.
+    Beyond the bound, only pods that are a sign of trouble count: a Job that waits for a missing type of node is none.
     """
+    # In every scale-up and every CronJob pods wait for some seconds. Pods that wait for longer than both times are no
+    # news, and may wait for a place that an eviction frees. A gated pod waits for permission, not for the cluster.
     latest = now - bounds.pending_for
     earliest = latest - bounds.window
     waiting = [

@@ -213,10 +213,10 @@ class Rates:
 def queue(fates: Fates, rates: Rates) -> Fates:
     """Say when each eviction that waits for a rate goes at the earliest; only the first of its repair goes then.
 
-    All concurrent evictions of a step wait for the last of them, and so do the later ones of their step. Repairs take
-    turns at the rates, another one first in each cycle, and changes in the cluster start cycles at any time. So nobody
-    knows whose turn is next, and each repair gets the time at which a rate frees a place for one of them.
+    All concurrent evictions of a step wait for the last of them, and so do the later ones of their step.
     """
+    # Repairs take turns at the rates, another one first in each cycle, and changes in the cluster start cycles at any
+    # time. So nobody knows whose turn is next: each repair gets the time at which a rate frees a place for one of them.
     rows = list(fates.rows)
     waiting: dict[str, deque[int]] = {}
     first_turn: dict[str, RateReached] = {}

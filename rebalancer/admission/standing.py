@@ -277,7 +277,7 @@ def _is_open(move: Move) -> bool:
 
 
 def _keep_violated(coverage: Coverage, plan: Plan, memory: Memory, snapshot: Snapshot) -> Coverage:
-    """Return what is still covered: a violation that has ended is another one when it comes back.
+    """Return what is still covered: a violation that comes back after its end is a new one.
 
     While an evicted pod is not counted and its replacement is not placed, a violation may look satisfied. A zone that
     has nodes again may be lost again.

@@ -325,7 +325,7 @@ def _find_last_valid(
 
 
 def _find_policy_map(status: StatusDocument | None, namespace: str) -> ConfigMapPolicy:
-    """Return the ConfigMap of a controller's policy: the one that it names, or the one that deploy/ mounts."""
+    """Return the ConfigMap of a controller's policy: the ConfigMap that it names, else the mounted one of deploy/."""
     if status is not None:
         try:
             named = parse_policy_location(status.policy.source)

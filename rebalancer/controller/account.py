@@ -27,8 +27,8 @@ def account_inputs(state: LoopState) -> Sequence[object]:
 def find_account(state: LoopState, cycle: Cycle) -> Account:
     """Return what becomes of the plan of a state's last cycle.
 
-    What was requested since is under way. What was refused since waits, and so does all that is not requested yet where
-    somebody has paused, or the mode is another.
+    Evictions requested since then are under way. Evictions refused since then wait. Evictions that are not requested
+    yet wait if somebody has paused, or the mode has changed.
     """
     # In Observe nothing goes when a pause ends.
     pause = state.in_force.pause if state.mode is not Mode.OBSERVE else None

@@ -88,7 +88,7 @@ class Elector:
     def confirms(self, term: int) -> bool:
         """Return whether this process leads in a term and the Lease confirms it; an error where it cannot be read.
 
-        The loop's thread calls it. It changes nothing of what this thread knows.
+        The loop's thread calls it. The elector's own knowledge stays as it is.
         """
         announced, read = self._announced, self._lease.read()
         if announced is None or read is None or read.holder != self._election.identity:

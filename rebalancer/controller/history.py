@@ -35,18 +35,15 @@ _ENDS: Final = frozenset(
 
 
 def note_step(before: LoopState, event: LoopEvent, after: LoopState, now: datetime) -> LoopState:
-    """Return the state after a step with entries for what it has observed.
-
-    Only a leader's memory is stored, so nobody else makes entries. A new leader compares with what the last one has
-    stored: of what this process has observed before, nothing is known to be reported.
-    """
+    """Return the state after a step with entries for what it has observed."""
     if not after.process.history_name:
         return after
-    if not after.leadership.leads:
+    if not after.leadership.leads:  # only a leader's memory is stored, so no other process makes entries
         return after
     known, memory = before.memory, after.memory
     entries: list[Entry] = []
     if isinstance(event, Leading):
+        # Compare with the last leader's memory: earlier observations of this process may never have been reported.
         known, memory = event.memory, begin_term(memory, now)
         # The first cycle takes a sample, whatever it counts: nobody has looked since the last one.
         memory = structs.replace(memory, noted=structs.replace(memory.noted, violated=-1))

@@ -96,10 +96,7 @@ class Sender:
         return _hold(request, why, Held.STEPS) if left else None
 
     def _check_pods(self, request: Evict) -> NotSent | Answered | None:
-        """Return why a step may not begin: a stale watch, or a workload that is not as the plan assumes.
-
-        A workload that may not be read is the answer to the eviction: the right to evict comes with that to read.
-        """
+        """Return why a step may not begin: a stale watch, or a workload that is not as the plan assumes."""
         if not request.expected:
             return None
         stale = self._cluster.staleness()
@@ -109,6 +106,7 @@ class Sender:
             try:
                 count = self._cluster.count_replicas(workload)
             except ReadForbiddenError as error:
+                # It answers the eviction, too: the right to evict comes with the right to read.
                 return Answered(uid=request.move.uid, answer=EvictionAnswer(EvictionResult.FORBIDDEN, str(error)))
             except ReadFailedError as error:
                 return _hold(request, str(error))

@@ -71,9 +71,8 @@ class TeamPolicyReader(PollingThread):
     def poll(self, *, pause: float = 0.0, ended: Callable[[], bool] = lambda: False) -> None:
         """Read the policies of all namespaces once, unless `ended` says so before, and tell the loop about a change.
 
-        Those beyond `MOST_TEAMS` are not read, so that nothing is evicted there; neither is anything where the first
-        attempt to read fails. A server that gives no answer several times is not tried again in this pass; the next
-        one goes on from there, so that namespaces without an answer keep no other from being read.
+        Namespaces beyond `MOST_TEAMS` are not read, and nothing is evicted in them, nor where the first read fails. A
+        server that repeatedly gives no answer ends the pass.
         """
         listed = list(self._list_namespaces())
         names = listed[:MOST_TEAMS]
@@ -84,6 +83,7 @@ class TeamPolicyReader(PollingThread):
             if self.stopping.is_set() or ended():
                 return
             if self._unanswered >= _MOST_UNANSWERED:
+                # The next pass continues here: namespaces without an answer must not keep others from being read.
                 self._next = namespace
                 break
             readings[namespace] = self._read_one(namespace)

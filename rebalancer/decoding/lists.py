@@ -337,7 +337,7 @@ def _is_foreign(api_version: str) -> bool:
 
 
 class _Entry(NamedTuple):
-    """An object of a file as it counts: its kind, None where it is none that is read, its text, and what it shows."""
+    """An object of a file as it counts: its kind, None for an unread kind, its text, and what it shows."""
 
     kind: ResourceKind | None
     data: msgspec.Raw
@@ -526,8 +526,8 @@ class DecodedObjects:
 def decode_file(contents: FileContents) -> DecodedObjects:
     """Decode lists as `kubectl get … -o json` prints them, the server's own `PodList` and so on, and single objects.
 
-    Kinds that are not read are skipped. An empty list of one kind means that there are no such objects; a kind
-    that a mixed list does not contain is unknown, unless the list itself names it, as a reduced one does.
+    Kinds that are not read are skipped. An empty list of one kind means that there are no such objects. A kind that is
+    absent from a mixed list is unknown, unless the list itself names it, as a reduced list does.
     """
     gathered, intern = DecodedObjects(), Interner()
     gathered.kinds |= contents.kinds

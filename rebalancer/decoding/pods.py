@@ -176,12 +176,7 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
 def _read_shared(
     source: wire.RawPod, resizes: Sequence[wire.Condition], intern: Interner, *, has_disks: bool
 ) -> _Shared:
-    """Return what a pod has in common with the others of its owner; `source` loses what is the pod's own.
-
-    Most of a pod is its owner's template. It is compared as text and converted once for equal texts, since typed
-    decoding and conversion of a spec take longer than all the rest: a page of pods takes 3.8 times as long where
-    each is converted.
-    """
+    """Return what a pod has in common with the others of its owner; `source` loses what is the pod's own."""
     spec, status = source.spec, source.status
     # The pod's own, which would make every text another one. The names of volumes are drawn.
     spec.node_name, spec.volumes = "", spec.volumes if has_disks else None
@@ -199,6 +194,8 @@ def _read_shared(
             status.resources,
         )
     )
+    # Most of a pod is its owner's template. Typed decoding and conversion of a spec take longer than all the rest, so
+    # equal texts are converted once: a page of pods takes 3.8 times as long where each pod is converted.
     return intern.convert(text, partial(_convert_shared, intern))
 
 

@@ -69,8 +69,8 @@ class WouldWait(Refusal):
 def foretell_plan(evaluation: Evaluation, status: StatusDocument) -> Plan:
     """Return the evaluated plan as the next cycle carries it out.
 
-    In mode Observe it is what mode Evict would send now, and what waits has no end. What a component waits for is said
-    of its evictions, too: both name what ends last.
+    In mode Observe it is what mode Evict would send now, and waits have no end. A component and its evictions name the
+    same wait, which is the last to end.
     """
     plan, now = evaluation.plan, evaluation.plan.made_at
     context = find_context(evaluation, status)

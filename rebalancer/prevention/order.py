@@ -140,16 +140,14 @@ def _sort_key(group: ScaleDown, ranks: Sequence[int], pod: int) -> tuple[bool, i
 
 
 def _delete_least_harmful(group: ScaleDown, ranks: Sequence[int]) -> tuple[int, ...]:
-    """Delete one pod after the other, always with the least excess left; ties go to one of the fullest domains.
-
-    The harm of a deletion depends on the counts of the pod's domains alone, so it is computed once for equal pods.
-    """
+    """Delete one pod after the other, always with the least excess left; ties go to one of the fullest domains."""
     tallies = [ScaleDownTally(rule, range(group.size)) for rule in group.rules]
     queues = _queues(group, ranks)
     preferences = [_sort_key(group, ranks, pod) for pod in range(group.size)]
     alive = list(range(len(queues)))
     order: list[int] = []
     for remaining in range(group.size - 1, -1, -1):
+        # The harm of a deletion depends on the counts of the pod's domains alone: compute it once for equal counts.
         harms: dict[tuple[int, ...], int] = {}
         keys = []
         for kind in alive:

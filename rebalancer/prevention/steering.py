@@ -71,12 +71,7 @@ def _choices(group: ScaleDown, order: Order, ranks: Sequence[int]) -> Iterator[d
 
 
 def _follow(group: ScaleDown, order: Order, ranks: Sequence[int]) -> tuple[int, ...]:
-    """Return an order that follows the present one from the last pod on, and replaces what would do harm.
-
-    Of the pods that do the least harm one is taken of the domains whose next pod would go soonest: where that pod comes
-    late, it is not missed. Of one kind it is a pod without a rank or of the lowest one, which most likely has to be
-    patched anyway.
-    """
+    """Return an order that follows the present one from the last pod on, and replaces pods that would do harm."""
     tallies = [ScaleDownTally(rule, ()) for rule in group.rules]
     waiting = sorted(range(group.size), key=lambda pod: (pod in group.avoided and not ranks[pod], ranks[pod], -pod))
     survivors: list[int] = []
@@ -85,12 +80,14 @@ def _follow(group: ScaleDown, order: Order, ranks: Sequence[int]) -> tuple[int, 
         remaining = len(survivors) + 1
         chosen, least = waiting[-1], _excess_with(group, tallies, waiting[-1], remaining)
         if least > allowed[remaining]:
+            # Of one kind take a pod with the lowest rank, or without one: most likely it has to be patched anyway.
             first: dict[int, int] = {}
             for pod in waiting:
                 first.setdefault(group.kinds[pod], pod)
             harms = {kind: _excess_with(group, tallies, pod, remaining) for kind, pod in first.items()}
             least = min(harms.values())
             if harms[group.kinds[chosen]] > least:
+                # Among equals, the kind whose next pod would go soonest: a pod that comes late is not missed there.
                 next_of = {group.kinds[pod]: ranks[pod] for pod in waiting}
                 mildest = [kind for kind in first if harms[kind] == least]
                 chosen = first[min(mildest, key=next_of.__getitem__)]

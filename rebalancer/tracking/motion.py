@@ -263,7 +263,7 @@ def _is_back(nodes: Iterable[Node], last: Look | None) -> bool:
 def _is_lasting(motion: DomainMotion, nodes: Collection[Node]) -> bool:
     """Return whether enough lost nodes are still there without taking pods, and no new nodes have replaced them."""
     away = {node.name for node in nodes if not node.takes_pods}
-    # Where not all names are stored, those that are away are taken for lost ones.
+    # Where not all names are stored, nodes that are away count as lost.
     still = away if motion.lost > len(motion.nodes) else away.intersection(motion.nodes)
     fewer = motion.had - (len(nodes) - len(away))
     return min(len(still), fewer) >= _threshold(motion.had)

@@ -119,7 +119,7 @@ class Replacements:
         return (owner.replicas if owner is not None else 0) - len(self._remaining_pods(move))
 
     def _remaining_pods(self, move: Move) -> list[Pod]:
-        """Return the owner's pods without those that are going, and without the victims that a watch still shows."""
+        """Return the owner's pods that are not going, without victims that a watch still shows."""
         return [
             pod
             for pod in self._snapshot.pods_of.get(move.owner_uid, ())

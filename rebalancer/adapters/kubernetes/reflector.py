@@ -306,8 +306,8 @@ class Reflector:
     def _list(self) -> None:
         """Read all pages and exchange the store at the end; readers never see a partial list.
 
-        It is read from etcd, so that the contents are the server's as of the request. Objects that have not changed
-        stay the very same.
+        It is read from etcd, so that the contents are the server's as of the request. Unchanged objects keep their
+        identity.
         """
         requested, begun = time.monotonic(), elapsed()
         objects: dict[tuple[str, str], Any] = {}

@@ -61,7 +61,7 @@ _LEAST_CELL: Final = 40.0
 
 _NO_ZONE: Final = "(none)"
 _ALL_NODES: Final = "nodes"
-"""The name of the column of a zone that has one for all nodes: the zone has its name above."""
+"""The name of a zone's only column, for all its nodes: the zone's own name is above."""
 
 _LETTER: Final = 7.0
 _BOLD, _REGULAR = 7.6, 6.7

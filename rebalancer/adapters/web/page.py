@@ -51,10 +51,9 @@ def page_routes(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     refresh: int = REFRESH_SECONDS,
 ) -> Mapping[str, Route]:
-    """Return the routes of the page. `local`: it is served on a loopback address, and to requests for one only.
+    """Return the routes of the page. `local`: it is served on a loopback address, and only to requests for one.
 
-    A page of the web that has its own name point to 127.0.0.1 could read it otherwise. A browser renews the page after
-    `refresh` seconds where nothing moves.
+    A browser renews the page after `refresh` seconds where nothing moves.
     """
     environment = _make_environment()
 
@@ -85,6 +84,7 @@ def page_routes(
         "/status.json": send_json,
         "/style.css": _send_style(environment),
     }
+    # Without the guard a foreign web page whose own name points to 127.0.0.1 could read this one.
     return {path: _guard(route) for path, route in routes.items()} if local else routes
 
 

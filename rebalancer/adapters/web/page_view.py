@@ -68,7 +68,7 @@ from rebalancer.reporting.standing import standing_sentences, standing_title
 from rebalancer.reporting.surges import surge_rows, surge_sentences
 
 MOVING_SECONDS: Final = 2
-"""After so many seconds a browser renews the page while something moves, surges, or waits for approval."""
+"""A browser renews the page after this many seconds while something moves, surges, or waits for approval."""
 
 FIRST: Final = 25
 """Up to this many refusals, problems and last moves are shown."""

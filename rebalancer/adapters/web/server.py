@@ -1,9 +1,9 @@
 """The server: a thread and a time limit for each request; clients that disconnect are not logged as errors.
 
 Everybody in the cluster may reach the port, and the process behind it evicts pods. So the number of connections, the
-time of a request and the size of its header are bounded. If all connections are taken, a new one replaces the oldest
-one that waits for its client, which has not sent its request, or else not read its answer. A probe sends and reads at
-once, and gets through while others do neither.
+time of a request and the size of its header are bounded. If all connections are taken, a new connection replaces the
+oldest that waits for its client: first those that wait for a request, then those with an unread answer. A probe sends
+and reads at once, and gets through while others do neither.
 
 prometheus_client's own server is not used: it returns metrics for every path. Plain HTTP: TLS would need the handshake
 outside the accept loop and renewal of certificates, and a cluster has other means for that.
