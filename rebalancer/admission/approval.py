@@ -1,8 +1,13 @@
 """Mode Approve: which evictions are proposed to a person, and which of them a person has approved.
 
-A proposal is stored and stays the same from cycle to cycle, so that a person has time to read and approve it. It ends
-when it is carried out, when nothing was approved or done for `planTTL`, when planning no longer wants it, or when it
-cannot proceed and others wait for it. Each proposal has a new hash: an approval is valid once.
+A proposal is stored and does not change from cycle to cycle, so that a person has time to read and approve it. It ends
+
+* when it is carried out;
+* when nothing was approved or done for `planTTL`;
+* when planning no longer wants it;
+* when it cannot proceed and others wait for it.
+
+Each proposal has a new hash: an approval is valid once.
 """
 
 import hashlib

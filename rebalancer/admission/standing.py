@@ -14,8 +14,14 @@ The number counts pods taken away: the evicted pod, and the pods that may be pre
 charged before its eviction is requested, in the same write, so that the next leader continues from there. A refused
 eviction is given back once a snapshot still shows the pod.
 
-The approval ends when the file is gone or replaced, at its time, with the policy, with the template of a covered
-workload, when a zone has lost its last node, when the number is used up, and when nothing that it covers is violated.
+The approval ends at its time, and
+
+* when the file is gone or replaced;
+* when the policy, or the template of a covered workload, changes;
+* when a zone has lost its last node;
+* when the number is used up;
+* when nothing that it covers is violated.
+
 It is valid once: its identity is stored.
 """
 

@@ -1,8 +1,10 @@
 """What decides about new pods: quotas, limit ranges, service accounts, classes, webhooks, policies, autoscalers.
 
-Sources: `pkg/apis/*/v1/defaults.go` of Kubernetes for the defaults of absent fields, `rules.Matcher` of
-`k8s.io/apiserver` for the rules of webhooks, its `policy/matching` for the rules of policies, and
-`pkg/utils/vpa/api.go` and `capping.go` of the vertical autoscaler for vertical autoscalers.
+Sources:
+
+* defaults of absent fields: `pkg/apis/*/v1/defaults.go` of Kubernetes;
+* rules of webhooks: `rules.Matcher` of `k8s.io/apiserver`; rules of policies: its `policy/matching`;
+* vertical autoscalers: `pkg/utils/vpa/api.go` and `capping.go` of their own project.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

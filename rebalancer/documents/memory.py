@@ -4,10 +4,15 @@ Everything that evictions depend on is stored whole: the moves in flight, which 
 evictions of the last minute, and failures. The rest is bounded here, because its loss only delays: a violation whose
 begin is not stored counts from the next process's first cycle on.
 
-The bound is in bytes. If the memory exceeds it, parts are left out in this order, the least missed first: entries of
-the history, what only delays, what the later steps of a proposal cover, moves that have ended, the host names that
-verify a move, failures and the names that only messages need, and last the domains that have lost their nodes, changes
-of nodes, and others' evictions.
+The bound is in bytes. If the memory exceeds it, parts are left out in this order, the least missed first:
+
+1. entries of the history;
+2. what only delays;
+3. what the later steps of a proposal cover;
+4. moves that have ended;
+5. the host names that verify a move;
+6. failures, and the names that only messages need;
+7. the domains that have lost their nodes, changes of nodes, and others' evictions.
 """
 
 import zlib

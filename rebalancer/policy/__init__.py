@@ -1,11 +1,11 @@
 """The policy: what the rebalancer may do, as one immutable `Policy` that is read strictly from one file.
 
-A policy has only fields with an effect. A field that were accepted and ignored could lead to evictions that its author
-meant to forbid, so an unknown field is an error, with its line and the nearest known name.
+A policy has only fields with an effect. If an unknown field were ignored, it could lead to evictions that its author
+meant to forbid. So it is an error, with its line and the nearest known name.
 
-`loader` reads bytes, `document` is the policy as a whole, `sections` its parts, `teams` the policy of a team,
-`merging` combines it with the cluster policy, `notes` describes what it leaves out. One module each holds the small
-types (`durations`, `amounts`, `selectors`, `names`, `shares`, `conditions`, `windows`, `breaker`, `topology`,
+`loader` reads bytes, `document` is the policy as a whole, and `sections` are its parts. `teams` is the policy of a
+team, `merging` combines it with the cluster policy, and `notes` describes what it leaves out. One module each holds the
+small types (`durations`, `amounts`, `selectors`, `names`, `shares`, `conditions`, `windows`, `breaker`, `topology`,
 `capacity`, `guards`).
 """
 

@@ -1,10 +1,14 @@
 """The groups of pods that a scale-down may choose from, and the requirements on the remaining pods.
 
-A group is the Ready pods of one ReplicaSet or ReplicationController: pods that are not Ready go before any cost. Its
-rules are the hard constraints of its next pod, the policy's limits that count its pods, and the violated terms of
-podAntiAffinity that the policy acts on, so that conflicting pods go first. All other pods are fixed. Where constraints
-tell revisions apart (matchLabelKeys), the pods of an old ReplicaSet are not counted with the new ones, and have no
-requirements.
+A group is the Ready pods of one ReplicaSet or ReplicationController: pods that are not Ready go before any cost. All
+other pods are fixed. The rules of a group are
+
+* the hard constraints of its next pod;
+* the policy's limits that count its pods;
+* the violated terms of podAntiAffinity that the policy acts on, so that conflicting pods go first.
+
+Where constraints tell revisions apart (matchLabelKeys), the pods of an old ReplicaSet are not counted with the new
+ones, and have no requirements.
 """
 
 from collections import Counter

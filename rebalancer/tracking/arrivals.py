@@ -5,10 +5,15 @@ scheduler may place nothing. So a move is under way until its replacement has ar
 to a node for `ARRIVAL` and nothing is wrong with it. Many applications take minutes until they are Ready; it is enough
 that a node has taken their pod.
 
-A created replacement is overdue when it is not bound within `breaker.pendingFor`, when its kubelet says why a container
-does not run, when it has failed, or when its node has made no sandbox for it within `SANDBOX`. A slow start is not
-overdue. An overdue replacement has arrived when it is Ready, or has run for `PROOF`. For replacements that were never
-created, see `tracking.uncreated`.
+A created replacement is overdue
+
+* when it is not bound within `breaker.pendingFor`;
+* when its kubelet says why a container does not run;
+* when it has failed;
+* when its node has made no sandbox for it within `SANDBOX`.
+
+A slow start is not overdue. An overdue replacement has arrived when it is Ready, or has run for `PROOF`. For
+replacements that were never created, see `tracking.uncreated`.
 
 All times are by this controller's clock, from the snapshot that first shows a state.
 """

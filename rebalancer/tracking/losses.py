@@ -3,8 +3,8 @@
 A node is lost when it took pods and is gone, is not Ready, or is in another zone. A node that was cordoned before, or
 that an autoscaler has marked, goes as part of a drain. A node without pods goes unnoticed while its zone has others.
 
-A loss is over when the node is back in its zone, when the zone has as many nodes as before, or after an hour, unless
-the node is still there and not Ready. A zone without any node is stored for as long as the policy says
+A loss is over when the node is back in its zone, or when the zone has as many nodes as before. It is also over after an
+hour, unless the node is still there and not Ready. A zone without any node is stored for as long as the policy says
 (`topology.remember`), unless the policy says that it does not exist (`topology.ignore`).
 
 The names of up to a few hundred lost nodes are stored for each zone, the first by name. Beyond them, only the number is

@@ -2,7 +2,7 @@
 
 Something changes the pods there that snapshots do not show: a webhook, an expression or a parameter of a policy. It may
 affect the next workload, too. So a single such move holds back its namespace for ten minutes, which is as long as a
-replacement may take. A replacement that lost its place to another pod looks alike, and costs the same wait.
+replacement may take. A replacement that lost its place to another pod cannot be distinguished, and costs this wait too.
 
 Concurrent moves of one group are an exception: one may take the place that was meant for another, which proves nothing.
 

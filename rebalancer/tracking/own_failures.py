@@ -8,11 +8,11 @@ A failure is the namespace's own only if its cause lies there. There are three s
 
 Webhooks, policies, registries and nodes are the cluster's, and so is every doubtful case.
 
-A pod of another namespace proves that the registry serves others. It runs an image of that registry in the same zone,
-since the network may have failed for one zone, and is no older than the first pod that lacks its image. Its own image
-must be new on its node: an image that is present is not pulled again, and the node does not say whether an earlier pod
-has left it. Where pods of several namespaces lack images on one node, that node itself must be served. An image that
-runs in another namespace is available, so the image itself is not at fault.
+A pod of another namespace proves that the registry serves others, if it runs an image of that registry and is no older
+than the first pod that lacks its image. It must be in the same zone, since the network may have failed for one zone.
+Its own image must be new on its node: an image that is present is not pulled again, and the node does not say whether
+an earlier pod has left it. Where pods of several namespaces lack images on one node, that node itself must be served.
+An image that runs in another namespace is available, so the image itself is not at fault.
 
 It is known that a template never ran where the evicted pod had another template, and no other pod of this one has run.
 """

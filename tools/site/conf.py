@@ -1,8 +1,8 @@
 """Builds the site from the pages of this repository as they are: `make site`.
 
-The source folder is the top of the repository, so that a link between two pages, or to a manifest, is one relative path
-on the site and in the repository's viewer. The pages have no text only for Sphinx: the order of the navigation is here,
-and is added while a page is read. Four mistakes are warnings, and a warning ends the build: a page that is missing in
+The source folder is the top of the repository, so that relative links between pages and to manifests work both on the
+site and in the repository's viewer. The pages have no text only for Sphinx: the order of the navigation is here, and is
+added while a page is read. Some mistakes are warnings, and a warning ends the build: a page that is missing in
 `CONTENTS`, a link or a heading that does not exist, and a link to a folder.
 """
 
