@@ -99,10 +99,10 @@ class ChangeThatHolds(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class WorkloadChanges(CamelCaseStruct, frozen=True, kw_only=True):
-    """The cheapest change of each kind after which a workload survives every loss; without it, some loss leaves gaps.
+    """The cheapest change of each kind that holds for a workload that is not whole after some loss.
 
     The kinds are nodeTaintsPolicy: Honor, a larger maxSkew, and up to 10 additional nodes, in one domain or as many in
-    each. Where no single kind is enough, two are combined. `complete` is false where the search was too long and ended
+    each. Where no single kind holds, two are combined. `complete` is false where the search was too long and ended
     early. `obstacle` is why no change was tried, "" where some were.
 
     `silentNodes` are not Ready now and have pods that will be replaced. The changes hold while these nodes stay so,
