@@ -8,7 +8,7 @@ from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector, SelectorRe
 
 
 class NodeSelectorTerm(Struct, frozen=True, gc=False, cache_hash=True):
-    """Requirements on a node's labels and fields, all of which must hold; none at all selects nothing."""
+    """Requirements on a node's labels and fields, all of which must hold; without requirements it selects nothing."""
 
     expressions: tuple[SelectorRequirement, ...] = ()
     fields: tuple[SelectorRequirement, ...] = ()
@@ -62,10 +62,10 @@ class PreferredPodTerm(Struct, frozen=True, gc=False):
 
 
 class UnreadTerms(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
-    """Which pods the required anti-affinity of a pod may select, of which its terms are not read (`PodSpec.unread`).
+    """Pods that the required anti-affinity of a pod may select, where its terms are not read (`PodSpec.unread`).
 
-    Pods of every namespace where `everywhere`, of the pod's own where `own`, and of `namespaces`, that have one of
-    `labels`: a key with a value, or with any (None). None among them stands for pods with any labels.
+    These are pods of every namespace where `everywhere`, of the pod's own where `own`, and of `namespaces`. Each has
+    one of `labels`: a key with a value, or with any (None). None in `labels` stands for pods with any labels.
     """
 
     everywhere: bool
@@ -75,7 +75,7 @@ class UnreadTerms(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
 
 
 class PodAffinity(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
-    """Required and preferred terms of affinity, and of anti-affinity; `unread` is all that is known of unread ones."""
+    """Required and preferred terms of affinity, and of anti-affinity; `unread` is all that is known of unread terms."""
 
     required: tuple[PodAffinityTerm, ...] = ()
     preferred: tuple[PreferredPodTerm, ...] = ()
@@ -100,19 +100,17 @@ class Taint(Struct, frozen=True, gc=False):
     value: str = ""
 
     def __str__(self) -> str:
-        """Name it as messages do, without its effect."""
+        """Name the taint as messages do, without its effect."""
         return f"{self.key}={self.value}" if self.value else self.key
 
 
 class Toleration(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True, omit_defaults=True):
-    """A toleration of a pod: empty `effect` means any, empty `key` with Exists means every taint.
-
-    `operator` is as in the spec: Equal, Exists, and Lt and Gt, which an alpha feature gate enables. `seconds` is for
-    how long a NoExecute taint is tolerated, None: without an end.
-    """
+    """A toleration of a pod: empty `effect` means any, empty `key` with Exists means every taint."""
 
     key: str = ""
     operator: str = "Equal"
+    """As in the spec: Equal, Exists, and Lt and Gt, which an alpha feature gate enables."""
     value: str = ""
     effect: str = ""
     seconds: int | None = field(default=None, name="tolerationSeconds")
+    """How long a NoExecute taint is tolerated, None: without an end."""

@@ -8,23 +8,22 @@ from rebalancer.model.moments import Moment
 
 
 class CoveredRepair(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """A repair that an approval of a whole plan covers, from its first step to its last.
-
-    `component` and `violations` are tokens: of the component's name, and of the constraints and limits that it
-    violates. `workloads` are NAMESPACE/KIND/NAME in small letters, those of pods that may be preempted among them.
-    `evictions` is how many pods the repair takes away at most, by the plan.
-    """
+    """A repair that an approval of a whole plan covers, from its first step to its last."""
 
     component: str
+    """A token of the component's name."""
     violations: tuple[str, ...]
+    """Tokens of the constraints and limits that the component violates."""
     workloads: tuple[str, ...]
+    """NAMESPACE/KIND/NAME in small letters, including the workloads of pods that may be preempted."""
     evictions: int
+    """How many pods the repair takes away at most, by the plan."""
 
 
 class Coverage(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """What an approval of a whole plan covers, and the state in which it was proposed.
 
-    `templates` has a token of each covered workload's template, `zones` are those that have a Ready node.
+    `templates` has a token of each covered workload's template. `zones` are the zones with a Ready node.
     """
 
     repairs: tuple[CoveredRepair, ...] = ()
@@ -36,21 +35,27 @@ NO_COVERAGE: Final = Coverage()
 
 
 class Proposal(Struct, frozen=True, gc=False, kw_only=True):
-    """Evictions that wait for the approval of a person, or have it: `uids` are those of the pods, in order.
-
-    `hash` is what a person approves, `policy` the policy's hash. `since` is when it was proposed; once it is approved,
-    when that was or when the last of its evictions was admitted. `preempted` are the UIDs of the pods that may be
-    preempted for their replacements. `coverage` is what its approval as a whole would cover; an earlier release has
-    stored none, and there is none in a memory that was too large.
-    """
+    """Evictions that wait for the approval of a person, or have it."""
 
     hash: str
+    """What a person approves."""
     policy: str
+    """The policy's hash."""
     since: Moment
+    """When it was proposed.
+
+    Once it is approved: when that was, or when the last of its evictions was admitted.
+    """
     uids: tuple[str, ...]
+    """The UIDs of the pods, in order."""
     approved: bool = False
     preempted: tuple[str, ...] = ()
+    """The UIDs of the pods that may be preempted for the replacements."""
     coverage: Coverage | UnsetType = UNSET
+    """What its approval as a whole would cover.
+
+    An earlier release stored none, and there is none in a memory that was too large.
+    """
 
     @property
     def concerned(self) -> frozenset[str]:
@@ -59,22 +64,24 @@ class Proposal(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class StandingApproval(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """An approval of the plan with the hash `plan` and of all later steps of its repairs, until its end.
-
-    `id` is the identity of the document that approved it, `by` whom that names. `evictions` is how many pods may be
-    taken away, `spent` by token of the evicted pod's UID how many were, or may have been: the pod itself, and those
-    that may be preempted for its replacement.
-    """
+    """An approval of the plan with the hash `plan` and of all later steps of its repairs, until its end."""
 
     id: str
+    """The identity of the document that approved it."""
     plan: str
     evictions: int
+    """How many pods may be taken away."""
     until: Moment
     since: Moment
     policy: str
     coverage: Coverage
     by: str = ""
+    """Whom the document names."""
     spent: tuple[tuple[str, int], ...] = ()
+    """How many pods were taken away, or may have been, by token of the evicted pod's UID.
+
+    They are the pod itself, and the pods that may be preempted for its replacement.
+    """
 
     @property
     def left(self) -> int:

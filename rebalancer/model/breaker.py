@@ -1,4 +1,4 @@
-"""The breaker's state: why nothing is evicted while the cluster is in trouble. It outlives a cycle, and a process."""
+"""The breaker's state: why nothing is evicted while the cluster is in trouble. It outlives cycles and processes."""
 
 from enum import StrEnum
 from typing import Annotated, Final
@@ -25,8 +25,9 @@ _Count = Annotated[int, Meta(ge=0)]
 class OpenCause(Struct, frozen=True, gc=False, kw_only=True):
     """A cause for which the breaker is open: at `last`, `part` of `total` exceeded `bound` percent.
 
-    `since` is when it opened, `zone` the worst zone where the cause is one, else "". For REPLACEMENTS there is no
-    bound: `part` of `total` moves in flight have an overdue replacement, and `note` says of which workloads and why.
+    `since` is when it opened, `zone` the worst zone where the cause is a zone, else "". For REPLACEMENTS there is no
+    bound: `part` of `total` moves in flight have an overdue replacement, and `note` names their workloads and the
+    reason.
     """
 
     cause: BreakerCause

@@ -40,21 +40,17 @@ class NodePool(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class DisruptionBudget(Struct, frozen=True, gc=False, kw_only=True):
-    """A PodDisruptionBudget (policy/v1) with the status its controller last wrote.
-
-    `selector` None matches no pod, an empty one every pod of the namespace. `disrupted` holds (pod name, when) of
-    evictions that the API server has granted and whose pods are not yet seen terminating. `always_allow`: unready
-    pods may be evicted even if the budget allows none. `synced` is false if its controller could not compute it, and
-    `failure` is then what it says about that.
-    """
+    """A PodDisruptionBudget (policy/v1) with the status its controller last wrote."""
 
     namespace: str
     name: str
     uid: str = ""
     selector: LabelSelector | None = None
+    """None matches no pod, an empty selector every pod of the namespace."""
     min_available: int | str | None = None
     max_unavailable: int | str | None = None
     always_allow: bool = False
+    """Unready pods may be evicted even if the budget allows none."""
     generation: int = 1
     observed_generation: int = 0
     allowed: int = 0
@@ -62,8 +58,11 @@ class DisruptionBudget(Struct, frozen=True, gc=False, kw_only=True):
     desired_healthy: int = 0
     expected: int = 0
     disrupted: tuple[tuple[str, datetime], ...] = ()
+    """(pod name, when) of evictions that the API server has granted, while the pods are not yet seen terminating."""
     synced: bool = True
+    """False if its controller could not compute the status."""
     failure: str = ""
+    """What the controller says where `synced` is false."""
     resource_version: str = ""
     """The simulator's; "" of what a server sent: nothing depends on it, and every write changes it."""
 
@@ -73,7 +72,7 @@ class DisruptionBudget(Struct, frozen=True, gc=False, kw_only=True):
     def desired_of(self, expected: int) -> int:
         """Return how many of the expected pods must stay healthy.
 
-        Percentages round up, also those of unavailable ones. Source: `pkg/controller/disruption/disruption.go`
+        Percentages round up, also those of unavailable pods. Source: `pkg/controller/disruption/disruption.go`
         (getExpectedPodCount), GetScaledValueFromIntOrPercent.
         """
         if self.max_unavailable is not None:
@@ -82,7 +81,7 @@ class DisruptionBudget(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def remedy(self) -> str:
-        """What makes a budget computable again: only the size of the pods' controllers can be what is missing.
+        """What makes a budget computable again: only the size of the pods' controllers can be missing.
 
         A number of healthy pods needs no size; a percentage and maxUnavailable are of the controllers' scales.
         """
@@ -132,9 +131,9 @@ class PriorityClass(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class SchedulingGroup(Struct, frozen=True, gc=False, kw_only=True):
-    """A PodGroup, which `spec.schedulingGroup` of its pods names. `whole`: only all of them may be disrupted, together.
+    """A PodGroup, which `spec.schedulingGroup` of its pods names. `whole`: only all its pods together may be disrupted.
 
-    Source: `k8s.io/api/scheduling/v1beta1/types.go` (DisruptionMode); one that does not say so lets each pod go.
+    Source: `k8s.io/api/scheduling/v1beta1/types.go` (DisruptionMode); a PodGroup without the field lets each pod go.
     """
 
     namespace: str
@@ -143,7 +142,7 @@ class SchedulingGroup(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class DeviceClass(Struct, frozen=True, gc=False, kw_only=True):
-    """A class of devices that claims ask for; `extended_resource` is the resource that it stands for, "" without."""
+    """A class of devices that claims request; `extended_resource` is the resource that it stands for, "" without."""
 
     name: str
     extended_resource: str = ""
@@ -172,7 +171,7 @@ class Version(Struct, frozen=True, gc=False, order=True):
 OLDEST = Version(1, 30)
 """The oldest version whose scheduler is modelled."""
 NEWEST = Version(1, 37)
-"""The version that is assumed if none is given."""
+"""The version to assume if none is given."""
 
 
 def describe_unmodelled(version: Version) -> str:
@@ -188,7 +187,7 @@ def describe_unmodelled(version: Version) -> str:
 
 
 class FieldManager(Struct, frozen=True):
-    """A program that has written keys of a ConfigMap, as Kubernetes notes it, and when it last did."""
+    """A program that has written keys of a ConfigMap, as Kubernetes records it, and when it last did."""
 
     name: str
     at: datetime | None
@@ -198,7 +197,7 @@ class FieldManager(Struct, frozen=True):
 class ConfigMap(Struct, frozen=True, kw_only=True):
     """A ConfigMap: its keys with text, the names of its keys with binary data, and who has written them.
 
-    `declared` is what the last command has declared of that (`history.declared`), "" if nothing.
+    `declared` is what the last command has declared about its author (`history.declared`), "" if nothing.
     """
 
     namespace: str

@@ -44,15 +44,15 @@ class Resized(Struct, frozen=True, gc=False, kw_only=True):
     """What the status of a pod says of its resources, which differs from its spec while it is resized in place."""
 
     allocated: tuple[ContainerRequests, ...] = ()
-    """What its kubelet has promised each container; the spec's where it does not say so."""
+    """What its kubelet has promised each container; the spec's value where the kubelet does not say."""
     actual: tuple[ContainerRequests, ...] = ()
-    """What each container has; what was promised where its kubelet does not say so."""
+    """What each container has; what was promised where its kubelet does not say."""
     reported: tuple[bool, ...] = ()
-    """Of each container, whether its kubelet says anything of what it has."""
+    """For each container, whether its kubelet says anything of what it has."""
     pod_allocated: Amounts | None = None
-    """What was promised to the pod as a whole, None where its kubelet does not say so."""
+    """What was promised to the pod as a whole, None where its kubelet does not say."""
     pod_reported: bool = False
-    """Whether its kubelet says anything about what the pod as a whole has, be it its limits alone."""
+    """Whether its kubelet says anything about what the pod as a whole has, even if only its limits."""
     pod_actual: Amounts | None = None
     infeasible: bool = False
     """Its node can never give what the spec asks for."""

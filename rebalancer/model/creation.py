@@ -1,7 +1,7 @@
 """What decides about the pods that are created in a namespace: quotas, limits, classes, webhooks, policies, scalers.
 
-`changed` is when an object was changed last, its status apart, None where that is not known: files that kubectl has
-printed say nothing about it unless it was asked to show managed fields.
+`changed` is when an object was last changed, its status apart, None where that is not known: files that kubectl has
+printed omit it unless kubectl was told to show managed fields.
 """
 
 from collections.abc import Iterable
@@ -25,7 +25,7 @@ class QuotaScope(Struct, frozen=True, gc=False):
 
 
 class ResourceQuota(Struct, frozen=True, gc=False, kw_only=True):
-    """A ResourceQuota; `hard` and `used` are those of its status, which the API server judges by."""
+    """A ResourceQuota; `hard` and `used` are from its status, by which the API server decides."""
 
     namespace: str
     name: str
@@ -60,7 +60,7 @@ class LimitRangeItem(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class LimitRange(Struct, frozen=True, gc=False, kw_only=True):
-    """A LimitRange: what containers request that say nothing, and what no pod may exceed."""
+    """A LimitRange: what containers without requests get, and what no pod may exceed."""
 
     namespace: str
     name: str
@@ -86,17 +86,16 @@ class ServiceAccount(Struct, frozen=True, gc=False):
 
 
 class PodWebhook(Struct, frozen=True, gc=False, kw_only=True):
-    """An admission webhook that is asked when a pod is created or, with `of_evictions`, evicted: one row for each.
-
-    `configuration` is the name of its ValidatingWebhookConfiguration or MutatingWebhookConfiguration (`mutating`).
-    `service` is (namespace, name), None for a URL. `must_answer`: failurePolicy is Fail.
-    """
+    """An admission webhook that is called when a pod is created or, with `of_evictions`, evicted: one row for each."""
 
     configuration: str
+    """The name of its ValidatingWebhookConfiguration or MutatingWebhookConfiguration (`mutating`)."""
     name: str
     mutating: bool = False
     must_answer: bool = True
+    """Whether failurePolicy is Fail."""
     service: tuple[str, str] | None = None
+    """(namespace, name), None for a URL."""
     namespaces: LabelSelector | None = None
     objects: LabelSelector | None = None
     is_conditional: bool = False
@@ -104,7 +103,7 @@ class PodWebhook(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class WebhookConfiguration(Struct, frozen=True, gc=False, kw_only=True):
-    """A configuration with those of its webhooks that are asked about new pods, or evictions."""
+    """A configuration with its webhooks that are called for new pods, or evictions."""
 
     name: str
     mutating: bool = False
@@ -119,9 +118,10 @@ class NewPods(Struct, frozen=True, gc=False):
 
 
 class EvictionPolicy(Struct, frozen=True, gc=False, kw_only=True):
-    """A ValidatingAdmissionPolicy: the evictions that it denies for certain, None: none; `message` is its own.
+    """A ValidatingAdmissionPolicy: the evictions that it certainly denies, None: none; `message` is its own.
 
-    Its expressions are evaluated where they compare what every eviction has; not one with parameters or conditions.
+    Its expressions are evaluated where they compare what every eviction has; policies with parameters or conditions are
+    not evaluated.
     """
 
     name: str
@@ -130,7 +130,7 @@ class EvictionPolicy(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class EvictionBinding(Struct, frozen=True, gc=False, kw_only=True):
-    """A ValidatingAdmissionPolicyBinding: for which evictions its policy is in force and denies, None: for none."""
+    """A ValidatingAdmissionPolicyBinding: the evictions for which its policy is in force and denies, None: none."""
 
     name: str
     policy: str
@@ -146,7 +146,7 @@ class MutatingPolicy(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class MutatingBinding(Struct, frozen=True, gc=False, kw_only=True):
-    """A MutatingAdmissionPolicyBinding: for which of the new pods that its policy matches that is in force."""
+    """A MutatingAdmissionPolicyBinding: the new pods of its policy for which the policy is in force."""
 
     name: str
     policy: str
@@ -155,20 +155,20 @@ class MutatingBinding(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class BoundPolicy(NamedTuple):
-    """A policy that may change new pods: those that both match."""
+    """A policy that may change new pods: the pods that both policy and binding match."""
 
     policy: MutatingPolicy
     binding: MutatingBinding
 
     def last_change(self) -> datetime | None:
-        """Return when one of the two was changed last, None if that of one is not known."""
+        """Return when one of the two was changed last, None if either time is unknown."""
         changes = (self.policy.changed, self.binding.changed)
         known = [moment for moment in changes if moment is not None]
         return max(known) if len(known) == len(changes) else None
 
 
 def find_needed_services(configurations: Iterable[WebhookConfiguration]) -> frozenset[tuple[str, str]]:
-    """Return namespace and name of the Services without which no pod is created: those of webhooks that must answer."""
+    """Return (namespace, name) of the Services that pod creation needs: they serve webhooks that must answer."""
     return frozenset(
         webhook.service
         for configuration in configurations

@@ -1,7 +1,7 @@
-"""The annotation by which a ReplicaSet chooses the pods that it deletes, and which values are the rebalancer's own.
+"""The annotation by which a ReplicaSet chooses the pods that it deletes, and which values the rebalancer wrote.
 
-A value of its own is a field of the pod and not among its annotations, so that nothing else than the prevention of
-skew, and a surge under way, can depend on it: plans are the same with and without.
+The rebalancer's own value is a field of the pod and not among its annotations. So only the prevention of skew, and a
+surge under way, can depend on it: plans are equal with and without it.
 
 Source: `pkg/controller/controller_utils.go` (ActivePodsWithRanks), `pkg/apis/core/v1/helper`
 (GetDeletionCostFromPodAnnotations).
@@ -14,23 +14,23 @@ from typing import Final
 from rebalancer.model.pods import Pod
 
 DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
-"""Of pods that are equally ready, the controller deletes those with the lowest cost first; without it the cost is 0."""
+"""Among equally ready pods, the controller deletes those with the lowest cost first; without it the cost is 0."""
 
 OWN_DELETION_COST: Final = "rebalancer.dev/deletion-cost"
-"""Has the same value where the rebalancer has written the cost, so that those of others are known and never touched."""
+"""Equals the cost where the rebalancer has written it: so the costs of others are known and never touched."""
 
 HIGHEST_OWN_COST: Final = 1_000_000
 """The rebalancer writes 1 to this; larger values would steer Karpenter, which adds value / 2**27 to its own cost."""
 
 SURGE_COST: Final = -1
-"""What the rebalancer writes on the pods that go at the end of a surge: below every other cost of its own, and none."""
+"""What the rebalancer writes on the pods that go at the end of a surge: below its every other cost, and below none."""
 
 _INTEGER: Final = re.compile(r"(?:0|-?[1-9][0-9]{0,9})\Z")
 _LEAST, _MOST = -(2**31), 2**31 - 1
 
 
 def _parse(text: str) -> int:
-    """Return a cost; 0 where it is none: the API server refuses such a value, but an old object may still carry it."""
+    """Return a cost, 0 for an invalid value: the API server refuses such a value, but an old object may carry it."""
     cost = int(text) if _INTEGER.match(text) else 0
     return cost if _LEAST <= cost <= _MOST else 0
 
@@ -56,7 +56,7 @@ def foreign_cost(pod: Pod) -> int:
 
 
 def is_foreign(pod: Pod) -> bool:
-    """Return whether people or other programs have set a cost, or have changed or removed one of the rebalancer's."""
+    """Return whether people or other programs have set a cost, or have changed or removed a cost of the rebalancer."""
     return DELETION_COST in pod.annotations or OWN_DELETION_COST in pod.annotations
 
 

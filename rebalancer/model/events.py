@@ -9,7 +9,7 @@ NOTE_LIMIT = 1024
 
 
 class EventReason(StrEnum):
-    """Reasons of events; names that others rely on."""
+    """Reasons of events; scripts rely on these names."""
 
     SKEW_VIOLATED = "SkewViolated"
     SKEW_RECOVERED = "SkewRecovered"
@@ -129,7 +129,7 @@ class Regarding(Struct, frozen=True, kw_only=True):
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """One event. `action` follows from the reason, and so does `type`, unless it is of a failure."""
+    """One event. `action` and `type` follow from the reason, but a failure sets the type."""
 
     reason: EventReason
     note: str

@@ -1,7 +1,7 @@
-"""Facts that are said to people: each has its numbers, its sentence and the tag with which it is written in one place.
+"""Facts for people: each has its numbers, its sentence and the tag with which it is written in one place.
 
 A refusal is a fact that keeps a pod, a step or a component where it is: it has its reason, too. The module that finds a
-fact defines it. Example, whole:
+fact defines it. A complete example:
 
     class TooFewReplicas(Refusal):
         \"\"\"The workload has fewer replicas than eligibility.minReplicas.\"\"\"
@@ -25,7 +25,7 @@ from rebalancer.model.reasons import Reason
 
 @dataclass_transform(frozen_default=True)
 class Fact(Struct, frozen=True, gc=False, tag_field="kind", tag=True):
-    """A fact, in whose sentence stand object, field and value, and what to do where that is known.
+    """A fact, whose sentence names object, field and value, and what to do where that is known.
 
     Equal facts are equal values. Subclasses inherit all of this: they are frozen, and written with the name of their
     class as `kind`.
@@ -48,12 +48,12 @@ def fact_kinds() -> Mapping[str, type[Fact]]:
 
 
 class End(NamedTuple):
-    """When a wait ends: `after` a span from when it was said, `at` a moment, or with an `event`, "when …".
+    """When a wait ends: `after` a span from when it was reported, `at` a moment, or with an `event`, "when …".
 
-    `of_move`: the event is the end of a move, and it is known how long the last ones took. `by_people`: only people
+    `of_move`: the event is the end of a move, and it is known how long the last moves took. `by_people`: only people
     bring the event about, whenever they do: a moment at which another wait ends says nothing then.
 
-    With none of them it does not end by itself. A time is that at which this wait ends: another one may follow.
+    Without any of them it does not end by itself. A time is when this wait ends: another wait may follow.
     """
 
     after: timedelta | None = None
@@ -69,7 +69,7 @@ class End(NamedTuple):
 
     @property
     def is_last(self) -> bool:
-        """Whether it outlasts what ends at a moment: it does not end by itself, or only by people."""
+        """Whether it outlasts every wait that ends at a moment: it does not end by itself, or only by people."""
         return self.is_never or self.by_people
 
     def until(self, said: datetime | None) -> datetime | None:
@@ -85,9 +85,9 @@ NOT_BY_ITSELF: Final = End()
 class Refusal(Fact):
     """Why something is not moved, or not yet.
 
-    A class says when that ends by one of three: `ends`, an event with its fields as "when pod {self.pod} is gone",
-    `ends_at`, the name of the field with the moment, or `ends_after`, that with the span. Where it takes more, it
-    overrides `_end`.
+    A class states when the wait ends in one of three ways: `ends`, an event with its fields as "when pod {self.pod} is
+    gone"; `ends_at`, the name of the field with the moment; or `ends_after`, the name of the field with the span. Where
+    it takes more, the class overrides `_end`.
 
     `is_standing`: people have decided that nothing goes on before it ends, whatever else would end before.
     """
@@ -99,7 +99,7 @@ class Refusal(Fact):
 
     @property
     def end(self) -> End:
-        """When what it keeps goes on."""
+        """When what it keeps back goes on."""
         return self._end()
 
     def _end(self) -> End:
@@ -111,12 +111,12 @@ class Refusal(Fact):
 
     @property
     def timeless(self) -> str:
-        """Its sentence without how long anything lasts: where it is shown beside its end, both would differ later."""
+        """Its sentence without how long anything lasts: beside its end, both would differ later."""
         return str(self)
 
     @property
     def passes(self) -> bool:
-        """Whether it ends by itself: what it keeps is waited for, and is not beyond repair."""
+        """Whether it ends by itself: what it keeps back is waiting, not beyond repair."""
         return False
 
     @property
@@ -128,8 +128,8 @@ class Refusal(Fact):
 def find_last(first: Refusal, following: Iterable[Refusal], said: datetime) -> Refusal:
     """Return which of several waits for one thing ends last, as far as it is known when they are `said`.
 
-    One that does not end by itself, or only when people act, is the last. Of those that end at a moment it is the
-    latest. An event may come before a moment, or after it: the first one stays, and its moment is the earliest.
+    A wait that does not end by itself, or only when people act, is the last. Among waits that end at a moment the
+    latest is. An event may come before a moment, or after it: the first wait stays, and its moment is the earliest.
     """
     last, until = first, first.end.until(said)
     rest = iter(following)
@@ -141,10 +141,10 @@ def find_last(first: Refusal, following: Iterable[Refusal], said: datetime) -> R
 
 
 def outlasts(common: Refusal, wait: Refusal, said: datetime) -> bool:
-    """Return whether what keeps everything back ends after another wait, as far as it is known when they are `said`.
+    """Return whether what keeps everything back ends after another wait, as far as is known when they are `said`.
 
-    Nobody knows when an event comes. What people have decided for all, and what only people end, is named before it:
-    the event alone lets nothing go.
+    Nobody knows when an event comes. A standing decision of people, and a wait that only people end, is named before
+    it: the event alone lets nothing go.
     """
     end, last = wait.end, common.end.until(said)
     until = end.until(said)

@@ -22,9 +22,9 @@ class EntryKind(StrEnum):
     """What has happened."""
 
     MOVED = "Moved"
-    """An eviction has ended, by whatever outcome."""
+    """An eviction has ended, with any outcome."""
     SURGED = "Surged"
-    """A surge has ended, by whatever outcome."""
+    """A surge has ended, with any outcome."""
     VIOLATED = "Violated"
     """A constraint or a limit began to be violated."""
     SATISFIED = "Satisfied"
@@ -32,22 +32,22 @@ class EntryKind(StrEnum):
     WITHOUT_NODE = "WithoutNode"
     """Pods of workloads began to wait for a node; no constraint or limit is violated."""
     NODE_FOUND = "NodeFound"
-    """They have one, or wait no longer."""
+    """They have a node, or are no longer pending."""
     NO_LONGER_REQUIRED = "NoLongerRequired"
-    """What was violated is not required any more; nothing satisfies it."""
+    """A violated constraint or limit is no longer required; nothing satisfies it."""
     END_UNKNOWN = "EndUnknown"
-    """What was violated is not evaluated under its name any more; what has become of it is not known."""
+    """A violated constraint or limit is no longer evaluated under its name; what has become of it is not known."""
     PAUSED = "Paused"
     RESUMED = "Resumed"
     APPROVED = "Approved"
     APPROVAL_ENDED = "ApprovalEnded"
-    """The approval of a whole plan has ended: withdrawn, over, used up, or by what has changed."""
+    """The approval of a whole plan has ended: withdrawn, expired, used up, or voided by a change."""
     POLICY_CHANGED = "PolicyChanged"
     POLICY_REFUSED = "PolicyRefused"
     POLICY_MISSING = "PolicyMissing"
-    """There is no policy to read any more; the last one stays in force."""
+    """There is no policy to read any more; the last policy stays in force."""
     RIGHT_MISSING = "RightMissing"
-    """The controller's account may not evict where something is to be evicted."""
+    """The controller's account may not evict where evictions are due."""
     RIGHT_GRANTED = "RightGranted"
     """It may again."""
     LEADS = "Leads"
@@ -57,16 +57,16 @@ class EntryKind(StrEnum):
     ZONE_RETURNED = "ZoneReturned"
     """A zone that was lost has a Ready node again."""
     SAMPLE = "Sample"
-    """How much is violated has changed."""
+    """The extent of the violations has changed."""
     DROPPED = "Dropped"
     """Entries could not be stored in time, and were dropped."""
 
 
 class EndedPause(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A pause as whoever has ended it declares it, for a controller that has not seen it; times in seconds since 1970.
+    """A pause as its ender declares it, for a controller that has not seen it; times in seconds since 1970.
 
-    `since` is when it was written, 0 if that is not known, `at` when it ended, and `until` when it would by itself, 0
-    if it would not.
+    `since` is when it was written, 0 if that is not known. `at` is when it ended, and `until` when it would have by
+    itself, 0 if it would not.
     """
 
     by: str = ""
@@ -79,21 +79,24 @@ class EndedPause(Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Author(Struct, frozen=True, gc=False, omit_defaults=True):
-    """Who has changed an object, as far as the object says it.
-
-    `who` is what the command has written beside its change, "" if nothing was, and `of` what that change was about;
-    anybody who may write the object may declare any name. `ended` is the pause that the change ended, None of any other
-    change. `manager` is the field manager that Kubernetes has noted, and `at` when, in seconds since 1970.
-    """
+    """Who has changed an object, as far as the object says."""
 
     who: str = ""
+    """What the command has written beside its change, "" if nothing.
+
+    Anybody who may write the object may declare any name.
+    """
     of: str = ""
+    """What that change was about."""
     ended: EndedPause | None = None
+    """The pause that the change ended, None for any other change."""
     manager: str = ""
+    """The field manager that Kubernetes has recorded."""
     at: int = 0
+    """When Kubernetes recorded it, in seconds since 1970."""
 
     def about(self, of: str) -> "Author":
-        """Return the author of a change about `of`, without a name that was declared of another one, as of a pause."""
+        """Return the author of a change about `of`, without a name declared for something else, such as a pause."""
         return self if self.of == of else structs.replace(self, who="")
 
 
@@ -108,20 +111,20 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
 
     seq: int = field(name="s")
     at: int = field(name="t")
-    """When it was observed, in seconds since 1970, as all times; of an end that first waited for a repair, before."""
+    """When it was observed, in seconds since 1970, as all times; earlier for an end that first waited for a repair."""
     kind: str = field(name="k")
-    """An EntryKind; a later release may have stored others."""
+    """An EntryKind; a later release may have stored other kinds."""
     namespace: str = field(default="", name="n")
     workload: str = field(default="", name="w")
-    """KIND/NAME; of a violation of several workloads the first one."""
+    """KIND/NAME; for a violation of several workloads the first workload."""
     others: str = field(default="", name="v")
-    """The others, each KIND/NAME and a comma between them, as many as TEXT_LIMIT characters take."""
+    """The other workloads, each KIND/NAME and separated by commas, up to TEXT_LIMIT characters."""
     token: str = field(default="", name="g")
-    """Of what is violated (`model.moves.make_token`): the same at its begin and its end."""
+    """Of what is violated (`model.moves.make_token`): equal at its begin and its end."""
     what: str = field(default="", name="m")
     """What is violated, why it is not required, the name of a zone, a policy's or plan's hash, or what is wrong.
 
-    Of a surge the pods that were to go.
+    For a surge, the pods that were to go.
     """
     cause: str = field(default="", name="y")
     """What caused a violation, why a pod was moved, or why an approval has ended."""
@@ -134,36 +137,36 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     replacement_node: str = field(default="", name="o")
     """The node of the replacement, "" where that is not known."""
     outcome: str = field(default="", name="e")
-    """The state in which a move has ended, or how a surge has."""
+    """The state in which a move, or a surge, has ended."""
     since: int = field(default=0, name="b")
     """When what has ended began: a move was requested, a surge begun, a violation observed; 0 if that is not known."""
     ready: int = field(default=0, name="i")
-    """Of a move: when its replacement became Ready, 0 where only a snapshot says that it is."""
+    """For a move: when its replacement became Ready, 0 where only a snapshot says that it is."""
     late: bool = field(default=False, name="z")
-    """Whether a leader has observed this end when it began to lead: it may have come long before."""
+    """Whether a new leader observed this end when it began to lead: the end may have come long before."""
     until: int = field(default=0, name="l")
-    """When a pause, or the approval of a whole plan, ends by itself, or has, 0 if it does not."""
+    """When a pause, or the approval of a whole plan, ends or ended by itself; 0 if it does not."""
     who: str = field(default="", name="a")
-    """The process that leads, or whoever has paused, resumed, approved, changed the policy: declared, or UNKNOWN."""
+    """The process that leads, or the person who paused, resumed, approved, changed the policy: declared, or UNKNOWN."""
     manager: str = field(default="", name="r")
     number: int = field(default=0, name="c")
     """How many workloads a violation concerns or are violated in a sample, entries were dropped, nodes a zone had.
 
-    Of the approval of a whole plan: how many evictions it allows, or at its end, allowed still. Of a right: how many
-    namespaces it is about. Of a surge: how many pods it adds.
+    For the approval of a whole plan: how many evictions it allows, or at its end, still allowed. For a right: how many
+    namespaces it is about. For a surge: how many pods it adds.
     """
     above: int = field(default=0, name="h")
-    """Of a sample: how many pods are above the bounds of their domains. Of a lost zone: how many pods it held."""
+    """For a sample: how many pods are above the bounds of their domains. For a lost zone: how many pods it held."""
     skew: int = field(default=0, name="x")
-    """Of a sample: the largest skew."""
+    """For a sample: the largest skew."""
     approval: str = field(default="", name="j")
-    """Of a move in mode Approve: the hash of the plan by whose approval it was requested."""
+    """For a move in mode Approve: the hash of the plan whose approval covered its request."""
 
 
 class SeenGone(Struct, frozen=True, gc=False, array_like=True, omit_defaults=True):
-    """When a cycle first saw that what has this token is violated no longer.
+    """When a cycle first saw that what has this token is no longer violated.
 
-    `late`: it was the first cycle of a leader, so that it may have been gone long before.
+    `late`: it was the first cycle of a leader, so that the violation may have ended long before.
     """
 
     token: str
@@ -174,19 +177,18 @@ class SeenGone(Struct, frozen=True, gc=False, array_like=True, omit_defaults=Tru
 class Noted(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """What the history has: stored with the memory, so that a new leader reports each thing once.
 
-    Of what people have done it has what was reported last. A token is a short name of a text
-    (`model.moves.make_token`).
+    For acts of people it has what was reported last. A token is a short name for a text (`model.moves.make_token`).
     """
 
     seq: int = 0
-    """That of the last entry."""
+    """The number of the last entry."""
     pause: str = ""
     """A token of the pause, "" where there is none."""
     paused_at: int = 0
     resumed: str = ""
-    """A token of the end of a pause that was declared last: of a pause that nobody has seen, that is the only trace."""
+    """A token of the last declared end of a pause: the only trace of a pause that nobody has seen."""
     expired: str = ""
-    """A token of the last pause that was found to be over by its time."""
+    """A token of the last pause that was found to have expired."""
     approved: str = ""
     """The hash of the plan that was approved last."""
     whole: str = ""
@@ -200,13 +202,13 @@ class Noted(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     open: tuple[tuple[str, int], ...] = ()
     """Violations, by token, that began at another time than the memory's `seen` has.
 
-    A repair has interrupted them, or pods of theirs waited for a node before.
+    A repair has interrupted them, or their pods waited for a node before.
     """
     gone: tuple[SeenGone, ...] = ()
-    """Of these, those that are violated no longer, while their repair lasts."""
+    """The violations among these that are no longer violated, while their repair lasts."""
     waiting: tuple[str, ...] = ()
-    """Groups, by token, whose pods wait for a node, and of which no constraint was violated since that began."""
+    """Groups, by token, whose pods wait for a node, and whose constraints were not violated since that began."""
     violated: int = 0
-    """Of the last sample, as the next two."""
+    """From the last sample, as the next two."""
     above: int = 0
     skew: int = 0

@@ -1,7 +1,7 @@
 """Label sets and the selectors that match them.
 
-One module, because a selector without the exact rules of matching (absent keys, null against empty) is where most
-re-implementations of the scheduler's counting go wrong. Source: apimachinery `labels.Requirement.Matches` and
+They are one module, because most re-implementations of the scheduler's counting go wrong in a selector without the
+exact rules of matching (absent keys, null against empty). Source: apimachinery `labels.Requirement.Matches` and
 `metav1.LabelSelectorAsSelector`.
 """
 
@@ -34,7 +34,7 @@ class Labels(dict[str, str]):
         raise TypeError("a label set is immutable")
 
     def __reduce__(self) -> tuple[type[Self], tuple[dict[str, str]]]:
-        """Say how another process makes it: not item by item, and not with a hash, which is each process's own."""
+        """Say how another process makes it: not item by item, and without the hash, which differs between processes."""
         return type(self), (dict(self),)
 
     __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = _refuse
@@ -59,7 +59,7 @@ RequiredLabel = tuple[str, str | None] | None
 
 
 def find_required_labels(requirements: Iterable[tuple[str, str, Iterable[str]]]) -> Sequence[RequiredLabel]:
-    """Return labels of which a pod must have one to satisfy all requirements (key, operator, values)."""
+    """Return labels (key, operator, values); a pod must have one of them to satisfy all requirements."""
     exists: Sequence[RequiredLabel] = (None,)
     for key, operator, values in requirements:
         if operator == Operator.IN:

@@ -1,4 +1,4 @@
-"""Nodes that a domain has lost, and what they held, as the memory stores them: of what is gone no snapshot says it."""
+"""Nodes that a domain has lost, and what they held, as the memory stores them: no snapshot has what is gone."""
 
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
@@ -11,9 +11,9 @@ from rebalancer.model.nodes import Node
 
 
 class LostNode(Struct, frozen=True, gc=False, array_like=True, order=True):
-    """A node that took pods and does no more, without an autoscaler's or an operator's mark on it.
+    """A node that took pods and no longer does, without an autoscaler's or an operator's mark on it.
 
-    `at` is when it was lost, `pods` how many it held then, without those of DaemonSets and of the kubelet.
+    `at` is when it was lost, `pods` how many it held then, without pods of DaemonSets and of the kubelet.
     """
 
     name: str
@@ -22,24 +22,26 @@ class LostNode(Struct, frozen=True, gc=False, array_like=True, order=True):
 
 
 class DomainLoss(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """A domain that has lost nodes which are not back. `had` is how many of its nodes took pods before the first loss.
-
-    `nodes` are the first of them, `others` further ones by `short_name`; `more` is the number of those that cannot be
-    told, which held `more_pods`; the last of them was lost at `more_at`.
-    """
+    """A domain that has lost nodes which are not back."""
 
     key: str
     value: str
     had: int
+    """How many of its nodes took pods before the first loss."""
     nodes: tuple[LostNode, ...]
+    """The first lost nodes."""
     others: tuple[LostNode, ...] = ()
+    """Further lost nodes by `short_name`."""
     more: int = 0
+    """The number of lost nodes that cannot be told apart."""
     more_pods: int = 0
+    """The pods that these held."""
     more_at: Moment | None = None
+    """When the last of these was lost."""
 
     @property
     def told(self) -> Iterator[LostNode]:
-        """Those of which it is known which they are."""
+        """The lost nodes that are identified."""
         return chain(self.nodes, self.others)
 
     @property
@@ -74,7 +76,7 @@ class DomainLoss(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True
         return sum(node.pods for node in self.told) + self.more_pods
 
     def find_told(self, nodes: Iterable[Node]) -> dict[str, Node]:
-        """Return those of some nodes that are lost, or were, by the name that tells them here."""
+        """Return which of some nodes are lost, or were, by the name that identifies them here."""
         found = {node.name: node for node in nodes}
         if self.others:
             found |= {short_name(node.name): node for node in found.values()}
@@ -82,5 +84,5 @@ class DomainLoss(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True
 
 
 def short_name(node: str) -> str:
-    """Return what a node is told by of which the name is not stored: a zone may have hundreds."""
+    """Return what identifies a node whose name is not stored: a zone may have hundreds."""
     return blake2b(node.encode(), digest_size=4).hexdigest()

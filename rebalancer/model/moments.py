@@ -6,7 +6,7 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 Moment = Annotated[datetime, Meta(tz=True)]
-"""A point in time with a time zone; one without, in a memory that somebody has edited, is refused."""
+"""A point in time with a time zone; a value without, in a memory that somebody has edited, is refused."""
 
 ALWAYS: Final = datetime.max.replace(tzinfo=UTC)
 """Later than every time."""
@@ -23,15 +23,15 @@ def seconds_of(moment: datetime) -> int:
 
 
 def seconds_between(earlier: datetime, later: datetime) -> int:
-    """Return how many seconds lie between two moments as clocks without fractions show them; 0 where clocks differ."""
+    """Return the seconds between two moments, as clocks without fractions show them; 0 where clocks differ."""
     return max(0, seconds_of(later) - seconds_of(earlier))
 
 
 class Clock:
-    """The time at which a snapshot is evaluated; it notes until when each of its answers stays the same.
+    """The time at which a snapshot is evaluated; it notes until when each of its answers holds.
 
-    Whoever asks the clock instead of comparing times can be asked again only after `holds_until`: before that time the
-    same objects give the same results.
+    Code that asks the clock instead of comparing times need not ask again before `holds_until`: until then the same
+    objects give the same results.
     """
 
     def __init__(self, now: datetime, holds_until: datetime = ALWAYS) -> None:
@@ -55,15 +55,15 @@ class Clock:
         return False
 
     def minute(self) -> int:
-        """Return the number of the minute; in the next one the answer is another."""
+        """Return the number of the minute; the next minute has another answer."""
         minute = int(self.now.timestamp() // 60)
         self.holds_until = min(self.holds_until, datetime.fromtimestamp(60 * (minute + 1), UTC))
         return minute
 
     def age_of(self, moment: datetime) -> timedelta:
-        """Return how long ago a moment was, to be shown: no later time gives the same answer.
+        """Return how long ago a moment was, for display; the value changes every instant.
 
-        A time in the future is of another clock: it is now.
+        A time in the future comes from another clock: it counts as now.
         """
         self.holds_until = self.now
         return max(timedelta(0), self.now - moment)

@@ -24,11 +24,11 @@ class NodeEvent(StrEnum):
     DELETED = "deleted"
     UNCORDONED = "uncordoned"
     RELABELLED = "relabelled"
-    """Its value of a topology key is another."""
+    """Its value of a topology key has changed."""
 
     @property
     def is_loss(self) -> bool:
-        """Whether it takes pods no more."""
+        """Whether it no longer takes pods."""
         return self in _LOSSES
 
 
@@ -39,7 +39,7 @@ _VERBS: Final = {
     NodeEvent.UNREADY: "became not Ready",
     NodeEvent.UNCORDONED: "was uncordoned",
 }
-"""What has become of a node, of the changes for which a repair waits; of another label the old value is named."""
+"""What has become of a node, for changes that a repair waits for; for a changed label the old value is named."""
 
 _LOST_BY: Final = {
     NodeEvent.CORDONED: "cordoned",
@@ -49,19 +49,18 @@ _LOST_BY: Final = {
 
 
 class NodeChange(Struct, frozen=True, gc=False, array_like=True):
-    """A change of a node that was observed. Nothing on the object says when an uncordon or a change of a label was.
-
-    `node` is "" where more labels have changed than are stored: then any may have. For a loss, `key` and `value` are
-    one of its domains (a row for each, at least one), and `by` is who has cordoned it, where that is known. For a
-    change of a label they are its key and the value before, None where it had none.
-    """
+    """A change of a node that was observed: no object records when an uncordon or a change of a label was."""
 
     at: Moment
     node: str
+    """"" where more labels have changed than are stored: then any may have."""
     event: NodeEvent
     key: str = ""
+    """For a loss, the key of a domain of the node (a row for each, at least one); for a change of a label, its key."""
     value: str | None = None
+    """For a loss, the domain; for a change of a label, the value before, None where it had none."""
     by: str = ""
+    """For a loss, who has cordoned the node, where that is known."""
 
     def __str__(self) -> str:
         """Say what has become of the node, and when."""
@@ -77,8 +76,8 @@ class NodeChange(Struct, frozen=True, gc=False, array_like=True):
 class DomainMotion(Struct, frozen=True, gc=False, kw_only=True):
     """A domain that has lost many of its nodes within a short time, without an autoscaler's mark on them.
 
-    `had` is how many nodes took pods there before, `lost` how many of them do no more or did not for a while. `nodes`
-    are some of these, by name; `events` and `by` say what became of them and who cordoned them.
+    `had` is how many nodes took pods there before, `lost` how many of them no longer do, or did not for a while.
+    `nodes` are some of these, by name; `events` and `by` say what became of them and who cordoned them.
     """
 
     key: str
@@ -86,11 +85,11 @@ class DomainMotion(Struct, frozen=True, gc=False, kw_only=True):
     since: Moment
     """When the first node was lost."""
     until: Moment
-    """When the last one was."""
+    """When the last node was lost."""
     moved: Moment
-    """When a node was last lost or came back, or a new one took the place of the last one that was missing."""
+    """When a node was last lost or came back, or a new node took the place of the last missing node."""
     lasting: bool
-    """Whether so many of them are there and take no pods still."""
+    """Whether that many of them exist and still take no pods."""
     had: int
     lost: int
     nodes: tuple[str, ...] = ()
@@ -108,9 +107,9 @@ class DomainMotion(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def latest_end(self) -> Moment:
-        """When replacements may land in the domain again, whatever it does until then."""
+        """When replacements may be placed in the domain again, whatever it does until then."""
         return self.since + LONGEST_UNSETTLED
 
     def settles_at(self, window: timedelta) -> Moment:
-        """Return from when on replacements may land in the domain again if nothing changes."""
+        """Return from when on replacements may be placed in the domain again if nothing changes."""
         return self.latest_end if self.lasting else min(self.latest_end, self.moved + window)

@@ -39,7 +39,7 @@ def make_token(name: str) -> str:
 
 
 def make_place(name: str) -> str:
-    """Return a still shorter name of a node or namespace: two of the same share a rate, which only delays."""
+    """Return an even shorter name of a node or namespace: two with one name share a rate, which only delays."""
     return blake2b(name.encode(), digest_size=4).hexdigest()
 
 
@@ -74,7 +74,7 @@ class MoveState(StrEnum):
     REFUSED = "refused"
     """The API server refused the eviction: nothing was moved."""
     GONE = "gone"
-    """The API server knows no such pod any more: somebody else removed it, or a request whose answer was lost."""
+    """The API server no longer knows the pod: somebody else removed it, or a request whose answer was lost did."""
 
     @property
     def over(self) -> bool:
@@ -83,13 +83,13 @@ class MoveState(StrEnum):
 
 
 NEVER_GRANTED = frozenset({MoveState.REFUSED, MoveState.GONE})
-"""States of a request that has moved nothing: another leader's for the same pod may have."""
+"""States of a request that has moved nothing: another leader's request for the same pod may have."""
 
 _IN_FLIGHT = frozenset({MoveState.PLANNED, MoveState.EVICTED, MoveState.PENDING})
 
 
 class OwnFailure(StrEnum):
-    """What of its namespace keeps a replacement from running, so that it says nothing about the cluster."""
+    """A cause in its own namespace that keeps a replacement from running: it says nothing about the cluster."""
 
     OBJECT = "object"
     """A quota, a LimitRange, a Pod Security level or a missing service account refuses the pod."""
@@ -100,28 +100,29 @@ class OwnFailure(StrEnum):
 
 
 class Target(Struct, frozen=True, gc=False):
-    """Where a replacement is predicted: for one topology key the domains that it may be placed in."""
+    """Where a replacement is predicted: for one topology key, the domains where it may be placed."""
 
     topology_key: str
     values: tuple[str, ...]
 
 
 class Move(Struct, frozen=True, gc=False, kw_only=True):
-    """One eviction. `uid` is the victim's and identifies the move; `owner_uid` that of its controller.
-
-    `replicas` is how many pods its owner wanted then. `group` is the name of the group that the eviction repairs.
-    `template` is the revision of the victim's template where its owner creates pods of another one, else UNSET.
-    """
+    """One eviction."""
 
     uid: str
+    """The victim's UID; it identifies the move."""
     namespace: str
     pod: str
     node: str
     workload: Reference
     owner_uid: str
+    """The UID of the victim's controller."""
     replicas: int = 0
+    """How many pods its owner wanted then."""
     template: str | UnsetType = UNSET
+    """The revision of the victim's template where its owner creates pods of another revision, else UNSET."""
     group: str = ""
+    """The name of the group that the eviction repairs."""
     cause: Cause
     targets: tuple[Target, ...] = ()
     state: MoveState = MoveState.PLANNED
@@ -131,7 +132,7 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     replacement: str = ""
     """UID of the pod that replaced it, once it is observed."""
     awaited_since: Moment | None = None
-    """Since when snapshots have shown that its owner can create the replacement and has not; else None."""
+    """Since when snapshots show that its owner can create the replacement and has not; else None."""
     uncreated: str | None = None
     """Set while the replacement is not created in time: why it cannot be, "" where that is not known; else None."""
     bound_since: Moment | None = None
@@ -139,17 +140,17 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     arrived: bool = False
     """Whether the replacement has arrived: it is Ready, or has been bound for some time without such a reason."""
     counted: bool = False
-    """Whether its arrival has let the windows of slow start grow: one that crashes and runs again does so once."""
+    """Whether its arrival has let the windows of slow start grow: a pod that crashes and runs again does so once."""
     unstarted: str | None = None
     """Set while a replacement was created and does not run: why."""
     own: OwnFailure | UnsetType = UNSET
-    """What of its namespace keeps an overdue replacement from running; UNSET, and not stored, of most moves."""
+    """The cause in its namespace that keeps an overdue replacement from running; mostly UNSET, and not stored."""
     victim_seen: Moment | None = None
     """When the evicted pod was last seen to end within its grace period, where that is longer than a minute."""
     deferred_until: Moment | None = None
     """Set if admission control refused the eviction with code 429: when it is requested again.
 
-    Until then whoever refused it may remove the pod itself, as KubeVirt does.
+    Until then the program that refused it may remove the pod itself, as KubeVirt does.
     """
     unexecuted: bool = False
     """Whether a new leader has read a planned move's pod at the API server: it was there, and not terminating.
@@ -157,14 +158,14 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     The leader before may have ended before it requested the eviction, or the API server may still carry it out.
     """
     repeats: Moment | None = None
-    """When the last leader had stored this eviction, if this one repeats an unexecuted move: that one's `requested_at`.
+    """If this eviction repeats an unexecuted move: that move's `requested_at`, when the last leader had stored it.
 
-    If the repeated request is refused or not sent, the first one may still be carried out.
+    If the repeated request is refused or not sent, the first request may still be carried out.
     """
     approval: str | UnsetType = UNSET
-    """In mode Approve the hash of the plan whose approval it was sent by."""
+    """In mode Approve the hash of the plan whose approval covered its request."""
     ready_at: Moment | UnsetType = UNSET
-    """When its replacement became Ready, as that says, which may be long before a snapshot shows it to a leader."""
+    """When its replacement became Ready, by its own status, perhaps long before a snapshot shows it to a leader."""
 
     @property
     def in_flight(self) -> bool:
@@ -173,7 +174,7 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def own_failure(self) -> OwnFailure | None:
-        """What of its namespace keeps the replacement from running; None where that is the cluster's, or none is."""
+        """The cause in its namespace that keeps the replacement from running; None if the cluster is, or nothing is."""
         return self.own or None
 
     @property
@@ -201,8 +202,8 @@ class FailedPrediction(Struct, frozen=True, gc=False):
 class RefusedRequest(Struct, frozen=True, gc=False):
     """How often in a row a request for a group was not granted, when that last happened, and how long to wait then.
 
-    Where admission control refused the last one, `refuser` says who did, `words` why, and `pod` is NAMESPACE/NAME of
-    the pod; where a budget did, `words` are what the plan had counted on; else they are "".
+    Where admission control refused the last request, `refuser` says who did, `words` why, and `pod` is NAMESPACE/NAME
+    of the pod. Where a budget did, `words` are what the plan had counted on. Otherwise they are "".
     """
 
     group: str
@@ -230,9 +231,9 @@ class ZoneSeen(Struct, frozen=True, gc=False, order=True):
 class ObservedChange(Struct, frozen=True, gc=False, omit_defaults=True):
     """An observed change that can cause a violation; `subject` is a workload's name or a domain, KEY=VALUE.
 
-    `deleted`: of the nodes that a domain lost one does not exist any more, so that it will not be seen to come back.
-    `back_at`: of a domain whose nodes take pods again, when it came back that had been lost as a whole; null where it
-    had never lost more than a part, was only cordoned, or is new.
+    `deleted`: at least one of the nodes that a domain lost no longer exists, so that it will not be seen to come back.
+    `back_at` is when a domain that had been lost as a whole came back. It is null where the domain had never lost more
+    than a part, was only cordoned, or is new.
     """
 
     cause: ViolationCause
@@ -257,7 +258,7 @@ class StartWindow(Struct, frozen=True, gc=False, kw_only=True, order=True):
 class ExtraEviction(Struct, frozen=True, gc=False, order=True):
     """A step that may cost a group's repair one eviction more than the minimum; a repair may take one such step.
 
-    The step did cost one more if the group needs more than `goal` evictions afterwards.
+    The step did cost an extra eviction if the group needs more than `goal` evictions afterwards.
     """
 
     group: str
@@ -278,16 +279,16 @@ class Drain(Struct, frozen=True, gc=False, order=True):
 
 
 class OthersEvictions(Struct, frozen=True, gc=False, kw_only=True):
-    """The evictions of a workload's pods that others have requested, one soon after the other (`tracking.evicted`).
+    """The evictions of a workload's pods that others requested in quick succession (`tracking.evicted`).
 
     `pods` are the names of the last of them, `drains` some of the nodes that were being drained.
     """
 
     workload: Reference
     since: Moment
-    """When the first one was seen."""
+    """When the first eviction was seen."""
     last: Moment
-    """When the last one was."""
+    """When the last eviction was seen."""
     number: int
     pods: tuple[str, ...]
     drains: tuple[Drain, ...] = ()
@@ -314,7 +315,7 @@ class OthersEvictions(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class CapacityState(StrEnum):
-    """The state of a request for capacity; what has ended is in no state."""
+    """The state of a request for capacity; a request that has ended has no state."""
 
     REQUESTED = "requested"
     """Its placeholders are to be created, or wait for nodes."""
@@ -334,7 +335,7 @@ class DomainName(Struct, frozen=True, gc=False, order=True):
 
 
 def name_domains(domains: Iterable[DomainName]) -> str:
-    """Name domains, those of one key together: `zone b, c and node n-1`."""
+    """Name domains, grouped by key: `zone b, c and node n-1`."""
     by_key: dict[str, list[str]] = {}
     for domain in domains:
         by_key.setdefault(domain.topology_key, []).append(domain.value)
@@ -344,8 +345,8 @@ def name_domains(domains: Iterable[DomainName]) -> str:
 class CapacityRequest(Struct, frozen=True, gc=False, kw_only=True):
     """Capacity that was requested for the repair of some workloads.
 
-    `token` identifies it from cycle to cycle. `placeholders` are the names of the Jobs that are to exist, `nodes` those
-    on which they ran when the capacity was ready.
+    `token` identifies it from cycle to cycle. `placeholders` are the names of the Jobs that are to exist, `nodes` the
+    nodes on which they ran when the capacity was ready.
     """
 
     token: str
@@ -360,7 +361,7 @@ class CapacityRequest(Struct, frozen=True, gc=False, kw_only=True):
 class CapacityAttempt(Struct, frozen=True, gc=False, kw_only=True):
     """How often in a row capacity in a domain was requested for the same workloads, and when the last request ended.
 
-    `failure` says why it failed, "" if it did not. A node that was gained and lost again counts like one never gained.
+    `failure` says why it failed, "" if it did not. A node that was gained and lost again counts as never gained.
     """
 
     token: str
@@ -371,33 +372,33 @@ class CapacityAttempt(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class PlanningMemory(Struct, frozen=True, kw_only=True):
-    """What assessment and plan read of the memory: they see nothing else, and a plan serves while it is equal.
+    """What assessment and plan read of the memory. They see nothing else; a plan stays valid while this is equal.
 
     `moves` are those in progress and the last that ended, oldest first. `zones` are the domains seen within the hour,
-    or within `topology.remember`: some limits depend on their number, and those that have lost their nodes are
+    or within `topology.remember`: some limits depend on their number, and domains that have lost their nodes are
     reported.
     """
 
     moves: tuple[Move, ...] = ()
     failed_predictions: tuple[FailedPrediction, ...] = field(default=(), name="misses")
-    """Of groups that are still violated. The JSON key is older than the attribute's name, as is that of `spares`."""
+    """Groups that are still violated. The JSON key is older than the attribute's name, as is that of `spares`."""
     zones: tuple[ZoneSeen, ...] = ()
     extra_evictions: tuple[ExtraEviction, ...] = field(default=(), name="spares")
-    """Of groups that are still violated."""
+    """Groups that are still violated."""
     changes: tuple[ObservedChange, ...] = ()
-    """Those of the last hour, the newest last."""
+    """Changes of the last hour, the newest last."""
     causes: tuple[tuple[str, ViolationCause], ...] = ()
-    """Of what is still violated, by a short name."""
+    """For what is still violated, by a short name."""
     capacity: tuple[CapacityRequest, ...] = ()
     """Requests that have not ended."""
     settling: tuple[tuple[str, Moment], ...] = ()
-    """When a repair that is not done yet first waited for a node to settle, by token."""
+    """When an unfinished repair first waited for a node to settle, by token."""
     node_changes: tuple[NodeChange, ...] = ()
-    """Those within `nodes.settle`, at least a minute, the newest last."""
+    """Changes within `nodes.settle`, at least a minute, the newest last."""
     domains_in_motion: tuple[DomainMotion, ...] = ()
     """Domains that lose nodes, or have until a moment ago."""
     evicted_by_others: tuple[OthersEvictions, ...] = ()
-    """Workloads whose pods others evict, or have until a moment ago, those last that lost one last."""
+    """Workloads whose pods others evict, or have until a moment ago; the workload that lost a pod last is last."""
 
     @property
     def in_flight(self) -> tuple[Move, ...]:
@@ -418,15 +419,15 @@ class PlanningMemory(Struct, frozen=True, kw_only=True):
 class Memory(PlanningMemory, frozen=True, kw_only=True):
     """Everything that must outlive a cycle. Stored in the status ConfigMap (key `memory.json`); empty for files.
 
-    `seen` is the time since which each violated group has been violated, by the token of the group's name. `sent` are
-    the evictions of the last minute.
+    `seen` is since when each violated group has been violated, by the token of the group's name. `sent` are the
+    evictions of the last minute.
     """
 
     seen: tuple[tuple[str, Moment], ...] = ()
     sent: tuple[SentRequest, ...] = field(default=(), name="requests")
-    """Another JSON key: under `sent` earlier releases stored the times alone."""
+    """The JSON key differs: under `sent` earlier releases stored the times alone."""
     refused: tuple[RefusedRequest, ...] = ()
-    """Of groups that are still violated."""
+    """Groups that are still violated."""
     breaker: BreakerState = CLOSED
     """After the last cycle."""
     proposal: Proposal | None = None
@@ -434,13 +435,13 @@ class Memory(PlanningMemory, frozen=True, kw_only=True):
     standing: StandingApproval | UnsetType = UNSET
     """In mode Approve the approval of a whole plan that is carried out; not stored where there is none."""
     consumed: tuple[str, ...] | UnsetType = UNSET
-    """Identities of the last approvals of whole plans that came into force: each does so once."""
+    """Identities of the last approvals of whole plans that came into force: each comes into force once."""
     capacity_attempts: tuple[CapacityAttempt, ...] = ()
-    """Those of the last days."""
+    """Of the last days."""
     capacity_wanted: tuple[tuple[str, Moment], ...] = ()
     """The time since which a repair has lacked nothing but capacity, by token."""
     windows: tuple[StartWindow, ...] = ()
-    """Those of slow start that differ from the first ones, the cluster's first."""
+    """Windows of slow start that differ from the first windows, the cluster's first."""
     queued: tuple[tuple[str, Moment], ...] = ()
     """Since when a step that needs several concurrent evictions has waited for slow start, by token."""
     canaries: tuple[str, ...] = ()
@@ -458,8 +459,8 @@ class Memory(PlanningMemory, frozen=True, kw_only=True):
     def planning(self) -> PlanningMemory:
         """What assessment and plan read, to be compared: without what changes in many cycles and means nothing to them.
 
-        That is whether a replacement has arrived, when those zones were seen that are there, and that no cause is
-        known: with the same snapshot and changes none is found again.
+        Left out are whether a replacement has arrived, when existing zones were seen, and that no cause is known: with
+        the same snapshot and changes none is found again.
         """
         known = {name: getattr(self, name) for name in PlanningMemory.__struct_fields__}
         known["moves"] = tuple(structs.replace(move, **_NOT_ARRIVED) for move in self.moves)

@@ -15,14 +15,14 @@ ZONE: Final = "topology.kubernetes.io/zone"
 REGION: Final = "topology.kubernetes.io/region"
 BETA_ZONE: Final = "failure-domain.beta.kubernetes.io/zone"
 BETA_REGION: Final = "failure-domain.beta.kubernetes.io/region"
-"""The well-known labels of a node's place; the last two are the names that zone and region had before."""
+"""The well-known labels of a node's place; the last two are the earlier names of zone and region."""
 
 SYSTEM: Final = "kubernetes.io/os"
 ARCHITECTURE: Final = "kubernetes.io/arch"
 """The labels with which a kubelet says what its node runs on."""
 
 NODE_POOL: Final = "karpenter.sh/nodepool"
-"""The label with the name of the NodePool that a node is of."""
+"""The label with the name of a node's NodePool."""
 
 AUTOSCALER_TAINTS: Final[Mapping[str, str]] = {
     "karpenter.sh/disrupted": "an autoscaler is about to remove it",
@@ -44,7 +44,7 @@ _CLOUD_TAINTS: Final[Mapping[str, str]] = {
     "node.kubernetes.io/out-of-service": "it is out of service",
     "weave.works/kured-node-reboot": "it is about to be rebooted",
 }
-"""Taints of clouds and of what restarts nodes.
+"""Taints of clouds and of programs that restart nodes.
 
 Sources: aws-node-termination-handler (`pkg/node/node.go`); GKE, graceful termination of spot and GPU nodes; AKS, node
 auto-repair and auto-drain (the key was renamed); Kubernetes, `k8s.io/api/core/v1/well_known_taints.go` and
@@ -55,7 +55,7 @@ LEAVING_TAINTS: Final = {**AUTOSCALER_TAINTS, **_CLOUD_TAINTS}
 """Keys of the taints of nodes that go away, or are repaired, and what they say of a node."""
 
 BEING_REMOVED: Final = frozenset(AUTOSCALER_TAINTS.keys() - {"DeletionCandidateOfClusterAutoscaler"})
-"""Those with which an autoscaler begins to remove a node. A node that leaves for another reason is a loss."""
+"""Taints with which an autoscaler begins to remove a node. A node that leaves for another reason is a loss."""
 
 UNSERVICEABLE_TAINTS: Final[Mapping[str, str]] = {
     "node.cilium.io/agent-not-ready": "Cilium's agent is not ready there",
@@ -77,37 +77,27 @@ Source: `config/*.json` of kubernetes/node-problem-detector, rules of type "perm
 """
 
 DRAINING: Final = frozenset({"DrainInProgress", "Drained", "GracefulNodeShutdownInProgress"})
-"""Types of the conditions that say that a node gets rid of its pods; administrators set them.
+"""Types of the conditions of a node that gets rid of its pods; administrators set them.
 
-`MaintenancePlanned` and `MaintenanceInProgress` are none: where maintenance concerns pods, the node is drained before.
-Source: `k8s.io/api/core/v1/types.go` (NodeConditionType).
+`MaintenancePlanned` and `MaintenanceInProgress` are left out: where maintenance concerns pods, the node is drained
+before. Source: `k8s.io/api/core/v1/types.go` (NodeConditionType).
 """
 
 NOT_READY: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 """Keys of the taints that the node controller gives to a node that is not Ready."""
 
 _REGISTRATION: Final = timedelta(seconds=5)
-"""Between a node's creation and the condition with which its kubelet registers it; none is Ready that early."""
+"""Between a node's creation and the condition with which its kubelet registers it; no node is Ready that early."""
 
 PASSING: Final = tuple(
     Toleration(key=f"node.kubernetes.io/{name}", operator="Exists")
     for name in ("unschedulable", "not-ready", "unreachable", "memory-pressure", "disk-pressure", "pid-pressure")
 )
-"""Tolerations of the taints that come and go: who has them sees a node as it will be when all is well."""
+"""Tolerations of the taints that come and go: a pod with them sees a node as it will be when all is well."""
 
 
 class Node(Struct, frozen=True, gc=False, kw_only=True):
-    """A node. `pods` is how many pods it may hold; `images` are (name, bytes), one row for each name of an image.
-
-    `ready_since` is when its Ready condition last became true, None while it is not. `lost_since` is since when it has
-    been cordoned or not Ready, None while it is neither or where that is not known. `cordoned_by` is the field manager
-    that has cordoned it, "" where that is not known. `draining` is the type of a condition that says that it is
-    drained, "" without, `problem` that of one that says that it has a lasting problem. `leaving_by_policy` is the key
-    of a taint that the policy names as one of nodes that leave, "" without. `handlers` are its runtime handlers with
-    their features that are false, none where its kubelet does not say; `without` are its own features that are false.
-    `zone_since` is when its zone label was set, or changed, after it was registered; None of a
-    node that came with it, and where that is not known.
-    """
+    """A node."""
 
     name: str
     uid: str = ""
@@ -115,19 +105,33 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
     annotations: Labels = NO_LABELS
     unschedulable: bool = False
     cordoned_by: str = ""
+    """The field manager that has cordoned it, "" where that is not known."""
     taints: tuple[Taint, ...] = ()
     allocatable: Resources = NOTHING
     pods: int = 110
+    """How many pods it may hold."""
     images: tuple[tuple[str, int], ...] = ()
+    """(name, bytes), one row for each name of an image."""
     ready: bool = True
     ready_since: datetime | None = None
+    """When its Ready condition last became true, None while it is not."""
     lost_since: datetime | None = None
+    """Since when it has been cordoned or not Ready, None while it is neither or where that is not known."""
     draining: str = ""
+    """The type of a condition that says that the node is drained, "" without."""
     problem: str = ""
+    """The type of a condition that says that the node has a lasting problem, "" without."""
     leaving_by_policy: str = ""
+    """The key of a taint that marks leaving nodes by the policy, "" without."""
     handlers: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    """Its runtime handlers with their features that are false, none where its kubelet does not say."""
     without: tuple[str, ...] = ()
+    """Its own features that are false."""
     zone_since: datetime | None = None
+    """When its zone label was set, or changed, after it was registered.
+
+    None for a node that came with it, and where that is not known.
+    """
     created: datetime
     deleted: datetime | None = None
     resource_version: str = ""
@@ -135,7 +139,7 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def never_ready(self) -> bool:
-        """Whether it has not been Ready since it was created; also where it is not known since when it is not."""
+        """Whether it was never Ready since it was created, or the time when it stopped being Ready is unknown."""
         return not self.ready and (self.lost_since is None or self.lost_since - self.created <= _REGISTRATION)
 
     @property
@@ -145,7 +149,7 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def leaving(self) -> str:
-        """The key of the first taint that says that it goes away or is repaired, "" without."""
+        """The key of the first taint that says that it is leaving or being repaired, "" without."""
         if not self.taints:
             return ""
         return next((taint.key for taint in self.taints if taint.key in LEAVING_TAINTS), self.leaving_by_policy)

@@ -1,7 +1,8 @@
 """Placeholders: pods that do nothing but hold capacity, each of a Job of its own, and snapshots without them.
 
-A Job, because the control plane ends it without us: at its deadline, whatever has become of the controller. The pods
-are outside of every count: they belong to no workload, and are deleted before anybody is moved into their capacity.
+Each is a Job because the control plane ends it without the controller: at its deadline, whatever has become of the
+controller. The pods are outside of every count: they belong to no workload, and are deleted before any pod is moved
+into their capacity.
 """
 
 from collections.abc import Iterable
@@ -23,11 +24,11 @@ PLACEHOLDER_LABEL: Final = "rebalancer.dev/placeholder"
 """On Jobs and their pods: the name of the Job."""
 
 LIFETIME: Final = 3
-"""A Job ends after so many times `capacity.timeout`: one for the nodes to come, two for the repair."""
+"""A Job ends after this many times `capacity.timeout`: one for the nodes to come, two for the repair."""
 
 
 class Placeholder(Struct, frozen=True, kw_only=True):
-    """A placeholder that is to be created: it requests what the pod that will come requests, and where it may go.
+    """A placeholder to create: it requests what the future pod requests, and may go where that may.
 
     At most `per_node` placeholders of a request may be on a node, 0: any number; in its domain they need `nodes` nodes.
     """

@@ -12,10 +12,10 @@ from rebalancer.model.labels import NO_LABELS, Labels
 from rebalancer.model.spread import SpreadConstraint
 
 REVISION_LABELS: Final = ("pod-template-hash", "controller-revision-hash")
-"""With which owners mark the pods of one version of their template."""
+"""Labels with which owners mark the pods of one version of their template."""
 
 NO_SANDBOX = "PodReadyToStartContainers is False"
-"""Of a pod that is bound: its node has made no sandbox and network for it. So it is for some seconds in every start."""
+"""For a bound pod whose node has made no sandbox and network for it, as for some seconds in every start."""
 
 
 class PodPhase(StrEnum):
@@ -66,29 +66,24 @@ class NodeFeature(StrEnum):
 
 
 class PodSpec(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
-    """The part of a pod's spec that affects scheduling. Equal specs are one object: it is the pod's scheduling class.
-
-    `requests` are the effective ones of `model.requests` (init and sidecar containers, overhead, pod level); `scored`
-    is (CPU, memory) as LeastAllocated counts them, with 100m and 200Mi for each container without requests: here for
-    the pod that is being scheduled, in `Pod.scored` for the running pod (pod-level resources make a difference), in
-    `scored_sidecars_as_init` for the running pod as versions before 1.32 count sidecars; None if there are none.
-    `unpredictable` names the fields whose effect is not modelled (gates, resource claims, inline volumes…).
-    `unread` says why none of its constraints, affinity and tolerations is here, "" where all are: they are more or
-    larger than is read.
-    `pod_group` is the name of the PodGroup that its `schedulingGroup` names, "" without.
-    `os` does not affect it either: the kubelet of a node of another system rejects the pod; nor do `needs`, features
-    that its node must have, and `host_network`, with which a pod needs no address of its own.
-    `node_name` is the node that a template or a manifest names, not the node where the pod runs (`Pod.node`).
-    """
+    """The part of a pod's spec that affects scheduling. Equal specs are one object, the pod's scheduling class."""
 
     node_name: str | None = None
+    """The node that a template or a manifest names, not the node where the pod runs (`Pod.node`)."""
     node_affinity: NodeAffinity = NodeAffinity()
     pod_affinity: PodAffinity = PodAffinity()
     tolerations: tuple[Toleration, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
     requests: Resources = NOTHING
+    """The effective requests of `model.requests` (init and sidecar containers, overhead, pod level)."""
     scored: tuple[int, int] = (0, 0)
+    """(CPU, memory) as LeastAllocated counts them for the pod that is being scheduled.
+
+    Each container without requests counts 100m and 200Mi. `Pod.scored` is for the running pod: pod-level resources make
+    a difference.
+    """
     scored_sidecars_as_init: tuple[int, int] | None = None
+    """(CPU, memory) of the running pod as versions before 1.32 count sidecars; None if there are none."""
     host_ports: tuple[HostPort, ...] = ()
     images: tuple[str, ...] = ()
     containers: int = 1
@@ -98,20 +93,29 @@ class PodSpec(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     scheduler: str = "default-scheduler"
     gated: bool = False
     unpredictable: tuple[str, ...] = ()
+    """The fields whose effect is not modelled (gates, resource claims, inline volumes…)."""
     unread: str = ""
+    """Why its constraints, affinity and tolerations are all left out, "" where none are.
+
+    There are more of them, or they are larger, than is read.
+    """
     pod_group: str = ""
+    """The name of the PodGroup that its `schedulingGroup` names, "" without."""
     eviction_responders: bool = False
     runtime_class: str = ""
     os: str = ""
+    """Does not affect scheduling: the kubelet of a node of another system rejects the pod."""
     needs: tuple[NodeFeature, ...] = ()
+    """Features that its node must have; they do not affect scheduling, either."""
     host_network: bool = False
+    """With it a pod needs no address of its own; it does not affect scheduling, either."""
 
 
 class LocalStorage(StrEnum):
     """A kind of volume whose data is on the pod's node; named as its field in a pod's spec and in the policy."""
 
     EMPTY_DIR = "emptyDir"
-    """One with `medium: Memory` is not among them: it holds what a program would keep in memory."""
+    """A volume with `medium: Memory` is not included: it holds what a program would keep in memory."""
     EPHEMERAL = "ephemeral"
     """A generic ephemeral volume: its claim is deleted together with the pod."""
     HOST_PATH = "hostPath"
@@ -125,32 +129,7 @@ class LocalVolume(Struct, frozen=True, gc=False, order=True):
 
 
 class Pod(Struct, frozen=True, gc=False, kw_only=True):
-    """A pod as the API server returns it.
-
-    `node` is None until it is bound. `claims` are the names of its PersistentVolumeClaims, with those that ephemeral
-    volumes create; `drivers` are the CSI drivers of volumes that it has inline.
-    `requests` are the spec's, or more during an in-place resize (`resized` are they and
-    `scored` as they count from 1.37 on, None where that is the same). `local_volumes` do not affect
-    scheduling, so they are no part of the spec. `deleted` is its deletionTimestamp: such a pod is terminating.
-    `own_deletion_cost` is the cost that the rebalancer itself has written, 0 if none; it is not among `annotations`.
-    `finished` means Succeeded or Failed. `start_failure` is why a container of it does not run, as the kubelet says it
-    (`ImagePullBackOff`), or `NO_SANDBOX`; "" where nothing is wrong. `start_message` is what the kubelet says of that,
-    `failed_image` the image of that container, "" without. `restarts` is how often the containers of a pod have been
-    restarted that has never been Ready. `grace_seconds` is its terminationGracePeriodSeconds.
-    `bound_at` is when it got its node, None where its status does not say so.
-    `has_sandbox` is whether its node has made a sandbox and network for it, None where its kubelet does not say.
-    `unstarted_since` is since when it has none, of a pod on a node; of one that its kubelet refused to run when that
-    was, and `start_failure` is the reason then (`UnexpectedAdmissionError`); else None. `requested` is what its spec
-    requests, container by container, None where that is not known. `generation` counts the versions of its spec: 1 as
-    it was created, more once it was changed, by a resize say, 0 of an API server that does not count (before 1.34).
-    `least` is of a pod that has still to be made: the smallest requests that it may come with, None where
-    `spec.requests` is what it will have. `owning_pod` is the UID of the pod that is its only owner, "" without: the
-    garbage collector deletes both together. `evicted_at` is when the Eviction API granted its eviction, as
-    the condition DisruptionTarget says; else None. `starting_since` is since when a pod is on its node that has never
-    been Ready, as far as its status shows; None of every other. `unready_since` is since when it is not Ready, None
-    while it is, and where that is not known. `started_at` is when its kubelet took it on (`status.startTime`).
-    `preempted`: the scheduler has chosen it to make room for a pod of higher priority.
-    """
+    """A pod as the API server returns it. `finished` means Succeeded or Failed."""
 
     namespace: str
     name: str
@@ -159,38 +138,78 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     annotations: Labels = NO_LABELS
     spec: PodSpec = PodSpec()
     node: str | None = None
+    """None until it is bound."""
     nominated_node: str | None = None
     phase: PodPhase = PodPhase.PENDING
     ready: bool = False
     ready_since: datetime | None = None
     created: datetime
     deleted: datetime | None = None
+    """Its deletionTimestamp: such a pod is terminating."""
     own_deletion_cost: int = 0
+    """The cost that the rebalancer itself has written, 0 if none; it is not among `annotations`."""
     owner: OwnerReference | None = None
     claims: tuple[str, ...] = ()
+    """The names of its PersistentVolumeClaims, with those that ephemeral volumes create."""
     drivers: tuple[str, ...] = ()
+    """The CSI drivers of its inline volumes."""
     requests: Resources = NOTHING
+    """The spec's requests, or more during an in-place resize."""
     scored: tuple[int, int] = (0, 0)
     resized: tuple[Resources, tuple[int, int]] | None = None
+    """`requests` and `scored` as they count from 1.37 on, None where they do not differ."""
     mirror: bool = False
     local_volumes: tuple[LocalVolume, ...] = ()
+    """They do not affect scheduling, so they are no part of the spec."""
     evicted_at: datetime | None = None
+    """When the Eviction API granted its eviction, by the condition DisruptionTarget; else None."""
     starting_since: datetime | None = None
+    """Since when a pod that has never been Ready is on its node, as far as its status shows.
+
+    None for every other pod.
+    """
     unready_since: datetime | None = None
+    """Since when it is not Ready, None while it is, and where that is not known."""
     started_at: datetime | None = None
+    """When its kubelet took it on (`status.startTime`)."""
     preempted: bool = False
+    """The scheduler has chosen it to make room for a pod of higher priority."""
     start_failure: str = ""
+    """Why a container of it does not run, as the kubelet says (`ImagePullBackOff`), or `NO_SANDBOX`.
+
+    "" where nothing is wrong. For a pod that its kubelet refused to run, the reason (`UnexpectedAdmissionError`).
+    """
     start_message: str = ""
+    """What the kubelet says of the failure."""
     failed_image: str = ""
+    """The image of the container that does not run, "" without."""
     restarts: int = 0
+    """How often the containers of a pod that has never been Ready have been restarted."""
     bound_at: datetime | None = None
+    """When it got its node, None where its status does not say so."""
     has_sandbox: bool | None = None
+    """Whether its node has made a sandbox and network for it, None where its kubelet does not say."""
     unstarted_since: datetime | None = None
+    """Since when a pod on a node has no sandbox; else None.
+
+    For a pod that its kubelet refused to run: when that was.
+    """
     grace_seconds: int = 30
+    """Its terminationGracePeriodSeconds."""
     requested: PodRequests | None = None
+    """What its spec requests, container by container, None where that is not known."""
     generation: int = 0
+    """Counts the versions of its spec: 1 as created, more once it was changed, for example by a resize.
+
+    0 where the API server does not count (before 1.34).
+    """
     least: Resources | None = None
+    """For a future pod: the smallest requests that it may come with.
+
+    None where `spec.requests` is what it will have.
+    """
     owning_pod: str = ""
+    """The UID of the pod that is its only owner, "" without: the garbage collector deletes both together."""
     resource_version: str = ""
 
     @property
@@ -201,10 +220,10 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def started(self) -> bool:
-        """Whether its node has made a sandbox for it, which it has or had as long as it ran."""
+        """Whether its node has made a sandbox for it; the pod keeps that state as long as it ran."""
         if self.phase is PodPhase.RUNNING:
             return self.has_sandbox is not False
-        if self.phase is PodPhase.FAILED:  # its kubelet says nothing of the sandbox of one that it rejected
+        if self.phase is PodPhase.FAILED:  # its kubelet says nothing of the sandbox of a pod that it rejected
             return self.has_sandbox is not None and self.unstarted_since is None
         return self.phase is PodPhase.SUCCEEDED or (self.phase is PodPhase.PENDING and self.has_sandbox is True)
 

@@ -1,7 +1,7 @@
 """Kubernetes quantities: `100m`, `1.5Gi`, `1e3`.
 
-The client's parser is not used: it accepts values that the API server refuses (NaN, underscores, other scripts'
-digits) and is slow. A test compares the two. Source: apimachinery `resource.ParseQuantity`.
+The client's parser is not used: it is slow and accepts values that the API server refuses (NaN, underscores, other
+scripts' digits). A test compares the two. Source: apimachinery `resource.ParseQuantity`.
 """
 
 import re

@@ -14,7 +14,7 @@ class State(StrEnum):
     UNFIXABLE = "Unfixable"
     """A placement that satisfies it exists, but no eviction leads there now."""
     UNKNOWN = "Unknown"
-    """Of report, plan and explain only: no node has the key, or nodes were not read: nothing could be counted."""
+    """For report, plan and explain only: no node has the key, or nodes were not read: nothing could be counted."""
 
 
 class Reason(StrEnum):
@@ -292,7 +292,7 @@ class ViolationCause(StrEnum):
 
 
 NOT_FOUND: Final = frozenset({ViolationCause.UNKNOWN, ViolationCause.SOFT_CONSTRAINT})
-"""What is said where no event is known to be the cause: evaluated again in each cycle, without later losses."""
+"""What is reported where no event is known to be the cause: evaluated again in each cycle, without later losses."""
 
 
 class FindingKind(StrEnum):
@@ -319,7 +319,7 @@ class FindingKind(StrEnum):
     CONSTRAINTS_CONTRADICT = "ConstraintsContradict"
     TOO_FEW_DOMAINS = "TooFewDomains"
     SIZES_WITHOUT_PLACEMENT = "SizesWithoutPlacement"
-    """Of the sizes to which a workload may be scaled some have no placement, or none that pods reach one by one."""
+    """For some sizes to which a workload may be scaled there is no placement, or none that pods reach one by one."""
     DOMAIN_WITHOUT_NODES = "DomainWithoutNodes"
     """A domain exists although no node carries it; with a node there, a constraint would be violated."""
     DOMAIN_UNSETTLED = "DomainUnsettled"

@@ -23,7 +23,7 @@ def make_amounts(amounts: Mapping[str, int]) -> Amounts:
 
 
 def make_resources(amounts: Mapping[str, int]) -> Resources:
-    """Convert a resource list to the model's."""
+    """Convert a resource list to the model's resources."""
     extended = tuple(
         sorted((name, value) for name, value in amounts.items() if value and name not in {_CPU, _MEMORY, _STORAGE})
     )
@@ -42,7 +42,7 @@ def sum_amounts(requested: PodRequests) -> dict[str, int]:
 
 
 def sum_limits(requested: PodRequests) -> dict[str, int]:
-    """Return the pod's limits as PodLimits sums them up; overhead is added to those that there are."""
+    """Return the pod's limits as PodLimits sums them up; overhead is added to existing limits."""
     limits = structs.replace(
         requested,
         containers=tuple([structs.replace(one, requests=one.limits) for one in requested.containers]),
@@ -64,10 +64,10 @@ def sum_requests(requested: PodRequests) -> tuple[Resources, tuple[int, int]]:
 
 
 def resize_containers(requested: PodRequests, resized: Resized) -> PodRequests:
-    """Return what counts of a pod that may be resized in place until 1.36.
+    """Return what counts for a pod that may be resized in place, until 1.36.
 
-    Each container counts with the most of what it asks for, was promised and has; if the resize is infeasible, without
-    the first. So does the pod as a whole, for the resources that its spec names.
+    Each container counts with the maximum of what it requests, was promised and has; if the resize is infeasible,
+    without the first. So does the pod as a whole, for the resources that its spec names.
     """
     containers = tuple(
         container
@@ -87,7 +87,7 @@ def resize_containers(requested: PodRequests, resized: Resized) -> PodRequests:
 
 
 def says_more(resized: Resized, requested: PodRequests) -> bool:
-    """Return whether a pod's status may change its sums: of most pods it says what the spec says, or nothing."""
+    """Return whether a pod's status may change its sums: for most pods it repeats the spec, or says nothing."""
     same = resized.allocated == resized.actual == requested.containers
     return not same or resized.pod_allocated is not None or resized.pod_reported or resized.infeasible
 
@@ -98,9 +98,9 @@ def _take_most(wanted: Amounts, promised: Amounts, held: Amounts, resized: Resiz
 
 
 def sum_resized(requested: PodRequests, resized: Resized) -> tuple[Resources, tuple[int, int]]:
-    """Return what `sum_requests` returns, of a pod that may be resized in place, as it is summed up from 1.37 on.
+    """Return what `sum_requests` returns, for a pod that may be resized in place, as summed up from 1.37 on.
 
-    What the spec asks for, what was promised and what there is are summed up each; the most of the three counts.
+    What the spec requests, what was promised and what there is are summed up each; the maximum of the three counts.
     `resize_containers` has the rule before.
     """
     plain = _sum_resized(requested, resized, _NO_DEFAULTS)
@@ -140,7 +140,7 @@ def _override(total: dict[str, int], level: Mapping[str, int]) -> None:
 
 
 def _get_scoring_defaults(requested: PodRequests, plain: Mapping[str, int]) -> Mapping[str, int]:
-    """Return what counts for a container without requests; with some on the pod's level, what is requested nowhere."""
+    """Return what counts for a container without requests; with pod-level requests, what no container requests."""
     if not requested.pod_level:
         return _SCORING_DEFAULTS
     return {name: value for name, value in _SCORING_DEFAULTS.items() if name not in plain}
@@ -215,7 +215,7 @@ def _add(total: dict[str, int], more: Amounts) -> None:
 
 
 def take_maximum(lists: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return of each resource the largest amount of some lists."""
+    """Return for each resource the largest amount of some lists."""
     most: dict[str, int] = {}
     for amounts in lists:
         for name, value in amounts.items():

@@ -46,7 +46,7 @@ from rebalancer.model.workloads import Workload
 T = TypeVar("T")
 
 TIMELESS: Final = datetime(1971, 1, 1, tzinfo=UTC)
-"""The time of a snapshot that contains no time: objects without one are old enough for every rule of age."""
+"""The time of a snapshot that contains no time: objects without a time are old enough for every rule of age."""
 
 
 OPTIONAL: Final = frozenset(
@@ -100,7 +100,7 @@ class Fault:
 class _Index(Generic[T]):
     """A property of a snapshot that is computed at its first use; the result is in the snapshot's `indexes`.
 
-    `functools.cached_property` keeps results where no other snapshot of the same objects can get at them.
+    `functools.cached_property` keeps results where no other snapshot of the same objects can reach them.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
@@ -121,9 +121,9 @@ class Snapshot:
     """A cluster at one moment. Immutable; every index is derived from the fields and built at its first use.
 
     `unknown` names the kinds that were not read at all: absent is not empty. `scope` names the namespaces whose
-    workloads were read, None for all; pods of other namespaces use capacity, and are part of nothing that is assessed.
-    Order of the objects carries no meaning except where the scheduler itself goes by it (`nodes` are in the order in
-    which the API server lists them).
+    workloads were read, None for all. Pods of other namespaces use capacity, and are part of nothing that is assessed.
+    Order of the objects carries no meaning except where the scheduler itself goes by it: `nodes` are in the order in
+    which the API server lists them.
     """
 
     taken_at: datetime
@@ -157,12 +157,12 @@ class Snapshot:
     endpoint_slices: Sequence[EndpointSlice] = ()
     vertical_autoscalers: Sequence[VerticalAutoscaler] = ()
     known: frozenset[str] = frozenset()
-    """The optional kinds that were read: an object of another one that is not here may exist all the same."""
+    """The optional kinds that were read: an object of another kind that is not here may exist all the same."""
     team_maps: Sequence[ConfigMap] | None = None
-    """The ConfigMaps of team policies, None where they were not read; the policy in force has them merged, then."""
+    """The ConfigMaps of team policies, None where they were not read; the policy in force then has them merged."""
     unknown: frozenset[str] = frozenset()
     unread_owners: Mapping[str, str] = field(default_factory=dict)
-    """Why foreign owners could not be read: all of `Kind.group`, or one (`name_owner`)."""
+    """Why foreign owners could not be read: all of a `Kind.group`, or a single owner (`name_owner`)."""
     scope: frozenset[str] | None = None
     faults: tuple[Fault, ...] = field(default=())
     indexes: dict[str, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
@@ -175,7 +175,7 @@ class Snapshot:
         return later
 
     def holds_same(self, other: Self) -> bool:
-        """Return whether two snapshots are of the very same objects, at whatever times."""
+        """Return whether two snapshots consist of identical objects, at whatever times."""
         small = ("version", "unknown", "unread_owners", "known", "scope", "faults")
         if any(getattr(self, name) != getattr(other, name) for name in small):
             return False
@@ -220,7 +220,7 @@ class Snapshot:
 
     @_Index
     def runs(self) -> Sequence[Run]:
-        """Return the pods in their order, those together that follow each other and are alike."""
+        """Return the pods in their order, joined where they follow each other and are alike."""
         return find_runs(self.pods)
 
     @_Index
@@ -245,12 +245,12 @@ class Snapshot:
 
     @_Index
     def unstarted(self) -> Sequence[Pod]:
-        """Pods for which their node has made no sandbox, and those that their kubelet refused to run."""
+        """Pods for which their node has made no sandbox, and pods that their kubelet refused to run."""
         return [pod for pod in self.pods if pod.unstarted_since is not None]
 
     @_Index
     def queued(self) -> Sequence[Pod]:
-        """Those of them that the scheduler looks at: pods with gates are in no queue, and nobody waits for them."""
+        """Return the unplaced pods that the scheduler visits; pods with gates are in no queue."""
         return [pod for pod in self.unplaced if not pod.spec.gated]
 
     @_Index
@@ -342,7 +342,7 @@ class Snapshot:
 
     @_Index
     def demanding_webhooks(self) -> Sequence[PodWebhook]:
-        """Webhooks of a Service without whose answer no pod is created, or evicted; not those with match conditions."""
+        """Webhooks of a Service without whose answer no pod is created, or evicted; none with match conditions."""
         hooks = [hook for configuration in self.webhooks for hook in configuration.webhooks]
         return [hook for hook in hooks if hook.must_answer and hook.service is not None and not hook.is_conditional]
 
@@ -358,7 +358,7 @@ class Snapshot:
 
     @_Index
     def bound_policies(self) -> Sequence[BoundPolicy]:
-        """Mutating policies that may change new pods, with each of their bindings; one without does nothing."""
+        """Mutating policies that may change new pods, with each of their bindings; without one they have no effect."""
         policies = {policy.name: policy for policy in self.mutating_policies if policy.pods is not None}
         return [
             BoundPolicy(policies[binding.policy], binding)
@@ -368,7 +368,7 @@ class Snapshot:
 
     @_Index
     def ready_endpoints(self) -> Mapping[tuple[str, str], int]:
-        """Ready endpoints by (namespace, name) of their Service, of those that have a slice."""
+        """Ready endpoints by (namespace, name) of their Service, for Services that have a slice."""
         ready: Counter[tuple[str, str]] = Counter()
         for endpoints in self.endpoint_slices:
             ready[endpoints.namespace, endpoints.service] += endpoints.ready
@@ -402,7 +402,7 @@ class Snapshot:
 
     @_Index
     def users_of(self) -> Mapping[tuple[str, str], Sequence[Pod]]:
-        """Return the pods on nodes that use a claim, by its (namespace, name); without finished ones."""
+        """Return the pods on nodes that use a claim, by its (namespace, name); without finished pods."""
         users: defaultdict[tuple[str, str], list[Pod]] = defaultdict(list)
         for pod in self.pods:
             for claim in pod.claims if pod.node is not None and not pod.finished else ():
@@ -431,7 +431,7 @@ class Snapshot:
 
     @_Index
     def attaching_nothing(self) -> Collection[str]:
-        """Names of the CSI drivers that attach nothing; for one without a CSIDriver, Kubernetes attaches."""
+        """Names of the CSI drivers that attach nothing; for a driver without a CSIDriver, Kubernetes attaches."""
         return {driver.name for driver in self.csi_drivers if not driver.attach_required}
 
     @_Index
@@ -446,7 +446,7 @@ class Snapshot:
 
     @_Index
     def tops(self) -> Mapping[str, Workload]:
-        """Workloads above ReplicaSets, by the UIDs of these."""
+        """Workloads above ReplicaSets, by the ReplicaSets' UIDs."""
         return find_tops(self.workloads, self.workload)
 
     def owner_of(self, pod: Pod) -> Workload | None:

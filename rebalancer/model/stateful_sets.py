@@ -1,4 +1,4 @@
-"""For which of its pods a StatefulSet, or a foreign owner like it, waits before it creates those of higher ordinals.
+"""The pods that a StatefulSet, or a foreign owner like it, waits for before it creates higher ordinals.
 
 Source: `pkg/controller/statefulset/stateful_set_control.go` (processReplica).
 """
@@ -10,9 +10,9 @@ from rebalancer.model.workloads import Workload, pod_ordinal
 
 
 def find_awaited(owner: Workload, pods: Iterable[Pod]) -> tuple[int, Pod | None] | None:
-    """Return the lowest ordinal whose pod is not there and Ready to stay, with that pod; `pods` are all of the owner's.
+    """Return the lowest ordinal whose pod is missing or not lastingly Ready, with that pod; `pods` are all the owner's.
 
-    None where it waits for none, as always under Parallel. For how long a pod must have been Ready (minReadySeconds) is
+    None where it waits for none, as always under Parallel. How long a pod must have been Ready (minReadySeconds) is
     left out: that passes by itself.
     """
     if owner.kind == "StatefulSet" and owner.parallel:

@@ -1,7 +1,8 @@
 """The workload above a ReplicaSet: its Deployment, or another owner that makes ReplicaSets of one set of pods.
 
-Such a one is a Rollout of Argo, read or not. An operator's object that owns several workloads is none: not all that it
-owns are ReplicaSets, or these select other pods, apart from the hash of a template, or its own selector selects none.
+A Rollout of Argo is such an owner, read or not. An operator's object that owns several workloads is not: it also owns
+other kinds, or its ReplicaSets select different pods, apart from the hash of a template, or its own selector selects
+none.
 """
 
 from collections import defaultdict
@@ -16,7 +17,7 @@ _TEMPLATE_HASH: Final = "pod-template-hash"
 
 
 def find_tops(workloads: Iterable[Workload], known: Mapping[str, Workload]) -> Mapping[str, Workload]:
-    """Return the workloads above ReplicaSets by the UIDs of these; `known` are all workloads by UID."""
+    """Return the workloads above ReplicaSets by the ReplicaSets' UIDs; `known` are all workloads by UID."""
     tops: dict[str, Workload] = {}
     below: defaultdict[str, list[Workload]] = defaultdict(list)
     for owner in workloads:
@@ -40,14 +41,14 @@ def find_tops(workloads: Iterable[Workload], known: Mapping[str, Workload]) -> M
 
 
 def _are_one_workload(owned: Sequence[Workload]) -> bool:
-    """Return whether what one owner owns are ReplicaSets of one set of pods: templates apart, they select the same."""
+    """Return whether an owner owns only ReplicaSets of one set of pods: templates apart, they select the same."""
     if any(owner.kind != "ReplicaSet" for owner in owned):
         return False
     return len({(owner.namespace, _without_hash(owner.selector)) for owner in owned}) == 1
 
 
 def _may_select(above: Workload, owner: Workload) -> bool:
-    """Return whether an owner's selector selects these pods; one may have none that is known, as with a workloadRef."""
+    """Return whether an owner's selector selects these pods; its selector may be unknown, as with a workloadRef."""
     labels = owner.template.labels if owner.template is not None else owner.labels
     return above.selector is None or (not above.selector.empty and above.selector.matches(labels))
 

@@ -1,8 +1,8 @@
-r"""Text that is not ours, made visible: a terminal or a browser obeys none of it, and it begins no line.
+r"""Foreign text made visible: a terminal or a browser obeys none of it, and it begins no line.
 
-kube-apiserver accepts any character in the kind and the name of an owner and in a topologyKey. Whoever writes a text
-anywhere calls this once for all of it: `ESC[2J` is shown as `\x1b[2J`, a line break as `\n`, U+202E as `\u202e`.
-The escapes are those of JSON, YAML and Python, so that an encoded document keeps its content.
+kube-apiserver accepts any character in the kind and the name of an owner and in a topologyKey. Any code that writes a
+text calls this once for all of it: `ESC[2J` is shown as `\x1b[2J`, a line break as `\n`, U+202E as `\u202e`. The
+escapes are those of JSON, YAML and Python, so that an encoded document keeps its content.
 """
 
 import re
@@ -14,10 +14,10 @@ _ABOVE_C0: Final = (
     "\u2066-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff\U000110bd\U000110cd\U00013430-\U0001343f"
     "\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f"
 )
-"""Unicode's categories Cc, Cf, Cs, Zl and Zp as ranges, a scan at import takes longer; and the two that XML forbids."""
+"""Unicode's categories Cc, Cf, Cs, Zl and Zp as ranges, since a scan takes longer; and the two that XML forbids."""
 
 OBEYED: Final = f"[\x00-\x1f{_ABOVE_C0}]"
-"""A regular expression of one character that is not shown but obeyed."""
+"""A regular expression for one character that is not shown but obeyed."""
 
 _OBEYED: Final = re.compile(OBEYED)
 _IN_LINES: Final = re.compile(f"[\x00-\x09\x0b-\x1f{_ABOVE_C0}]")
@@ -27,20 +27,20 @@ _LARGEST_BMP: Final = 0xFFFF
 
 
 def visible(text: str, most: int | None = None) -> str:
-    """Return a text as one line without a character that is obeyed; one of more than `most` characters ends in `…`."""
-    shown = text if text.isprintable() else _OBEYED.sub(_escape, text)  # printable has none, and is known at once
+    """Return a text as one line without characters that are obeyed; a text above `most` characters ends in `…`."""
+    shown = text if text.isprintable() else _OBEYED.sub(_escape, text)  # quick: printable text has none
     return shown if most is None or len(shown) <= most else f"{shown[: most - 1]}…"
 
 
 def visible_lines(lines: Iterable[str]) -> str:
-    """Join lines of ours to one text: there is a line break only between them."""
+    """Join our own lines to one text: a line break is only between them."""
     return "\n".join(map(visible, lines))
 
 
 def visible_json(text: str) -> str:
     """Escape in a JSON document what its encoder leaves: the document means the same.
 
-    Such characters are inside its strings only; those below U+0020 its encoder has escaped there.
+    Such characters occur inside its strings only; the encoder has escaped those below U+0020.
     """
     if text.isascii() and "\x7f" not in text:
         return text
@@ -48,7 +48,7 @@ def visible_json(text: str) -> str:
 
 
 def visible_yaml(text: str) -> str:
-    """Escape in a YAML document whose strings with such characters are double-quoted what its encoder leaves."""
+    """Escape in a YAML document what its encoder leaves; strings with such characters are double-quoted."""
     return _IN_LINES.sub(_escape, text)
 
 

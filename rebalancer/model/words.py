@@ -7,13 +7,13 @@ from math import ceil
 from typing import Final
 
 _MOST_NAMED: Final = 5
-"""So many names are listed; the rest is counted."""
+"""Up to this many names are listed; the rest are counted."""
 
 EVICT_RIGHT: Final = "deploy/components/evict-rights/cluster-role.yaml"
-"""What grants the right to evict and nothing else: deploy/evict would replace the policy, too."""
+"""The permission to evict and nothing else: deploy/evict would replace the policy, too."""
 
 EVICT_RIGHT_THERE: Final = "kubectl apply -n NAMESPACE -k deploy/namespace"
-"""What grants it in one namespace, where that ClusterRole is there already."""
+"""The permission in one namespace, where that ClusterRole exists already."""
 
 SHORT_KEYS: Final = {
     "topology.kubernetes.io/zone": "zone",

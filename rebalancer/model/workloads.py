@@ -26,7 +26,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
 
 
 def name_kind(kind: str, group: str) -> str:
-    """Return the name that a kind has here: its own, with the group where Kubernetes has another kind of that name."""
+    """Return the name of a kind: its own, with the group where Kubernetes has another kind of that name."""
     return kind if BUILT_IN.get(kind, group) == group else f"{kind}.{group}"
 
 
@@ -38,8 +38,8 @@ def name_owner(kind: str, group: str, namespace: str, name: str) -> str:
 class PodTemplate(Struct, frozen=True, gc=False, kw_only=True):
     """The template of an owner's next pod, before the API server adds its defaults.
 
-    `claims` are the names of volumes of the template that name existing claims, `claim_templates` those of a
-    StatefulSet, of which each pod gets its own (`<template>-<pod>`). `security` is what Pod Security forbids of it.
+    `claims` are the names of volumes of the template that name existing claims. `claim_templates` are a StatefulSet's:
+    each pod gets its own claim (`<template>-<pod>`). `security` is what Pod Security forbids of it.
     """
 
     labels: Labels = NO_LABELS
@@ -59,22 +59,11 @@ DEFAULT_PROGRESS_DEADLINE: Final = 600
 
 
 class Workload(Struct, frozen=True, gc=False, kw_only=True):
-    """An owner that creates pods, a Deployment, or another owner above ReplicaSets; `kind` is as `name_kind` has it.
-
-    `replicas` is the desired number; `current`, `ready` and `updated` are the numbers of its status, `observed` says
-    that its controller has seen the newest generation. `revision` is the label value that marks pods of the current
-    template (`pod-template-hash`, `controller-revision-hash`), "" where there is none. `first_ordinal` is that of a
-    StatefulSet's first pod; `on_delete`: its controller gives pods the current template only once they are deleted;
-    `current_revision` and `partition` say which pods keep an older template (`held_back`); `parallel`: its
-    podManagementPolicy is not OrderedReady; `ordered`: that of a foreign owner is. `owning_pod` is the UID of the pod
-    that is its only owner, "" without: the garbage collector deletes both together. `creation_failure` is why a
-    ReplicaSet or ReplicationController could not create its last pod: the message of its condition ReplicaFailure, ""
-    without. `progress_deadline_seconds` is how long its pods may take to become Ready; of kinds without that field the
-    default of those that have it.
-    """
+    """An owner that creates pods, a Deployment, or another owner above ReplicaSets."""
 
     group: str
     kind: str
+    """As `name_kind` has it."""
     namespace: str
     name: str
     uid: str
@@ -83,25 +72,42 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     selector: LabelSelector | None = None
     template: PodTemplate | None = None
     replicas: int = 1
+    """The desired number; `current`, `ready` and `updated` are the numbers of its status."""
     current: int = 0
     ready: int = 0
     updated: int = 0
     revision: str = ""
+    """The label value that marks pods of the current template, "" where there is none.
+
+    The labels are `pod-template-hash` and `controller-revision-hash`.
+    """
     observed: bool = True
+    """Whether its controller has seen the newest generation."""
     paused: bool = False
     min_ready_seconds: int = 0
     progress_deadline_seconds: int = DEFAULT_PROGRESS_DEADLINE
+    """How long its pods may take to become Ready; kinds without that field have the default."""
     first_ordinal: int = 0
+    """The ordinal of a StatefulSet's first pod."""
     on_delete: bool = False
+    """Its controller gives pods the current template only once they are deleted."""
     current_revision: str = ""
+    """With `partition`, which pods keep an older template (`held_back`)."""
     partition: int = 0
     parallel: bool = False
+    """Its podManagementPolicy is not OrderedReady."""
     ordered: bool = False
+    """The podManagementPolicy of a foreign owner is OrderedReady."""
     owner: OwnerReference | None = None
     owning_pod: str = ""
+    """The UID of the pod that is its only owner, "" without: the garbage collector deletes both together."""
     created: datetime
     deleted: datetime | None = None
     creation_failure: str = ""
+    """Why a ReplicaSet or ReplicationController could not create its last pod, "" without.
+
+    This is the message of its condition ReplicaFailure.
+    """
     resource_version: str = ""
     """The simulator's; "" of what a server sent: nothing depends on it, and every write changes it."""
 
@@ -126,10 +132,10 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def held_back(self) -> range:
-        """The ordinals whose pods a StatefulSet's partition keeps at an older revision: it creates them at that one.
+        """The ordinals whose pods a StatefulSet's partition keeps, and creates, at an older revision.
 
         Source: `pkg/controller/statefulset/stateful_set_utils.go` (newVersionedStatefulSetPod): the partition counts
-        from the first ordinal. Without a `currentRevision` the controller takes the newest one for it.
+        from the first ordinal. Without a `currentRevision` the controller takes the newest revision for it.
         """
         if self.on_delete or self.current_revision in {"", self.revision}:
             return range(0)
@@ -162,7 +168,7 @@ def pod_ordinal(name: str) -> int:
 
 
 def is_beyond(ordinal: int, owner: Workload) -> bool:
-    """Return whether a StatefulSet deletes its pod of this ordinal; one without any is none of its pods."""
+    """Return whether a StatefulSet deletes its pod of this ordinal; a pod without an ordinal is not its own."""
     return ordinal >= 0 and ordinal not in owner.ordinals
 
 

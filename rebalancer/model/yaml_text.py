@@ -1,4 +1,4 @@
-"""YAML as it is written for people: a string with characters that a terminal obeys stands in one line, escaped."""
+"""YAML as it is written for people: a string with characters that a terminal obeys is one escaped line."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from rebalancer.model.visible import visible, visible_yaml
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes such a string, as YAML has escapes in double quotes only, and breaks no quoted one into lines."""
+    """Quotes such a string, as YAML has escapes in double quotes only, and breaks no quoted string into lines."""
 
     def write_double_quoted(self, text: str, split: bool = True) -> None:
         """Write it in one line: a fold behind an escape would begin a line with the text."""
