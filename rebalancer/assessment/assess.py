@@ -35,9 +35,9 @@ from rebalancer.tracking.motion import find_window
 
 
 class UnsettledDomain(Refusal):
-    """A domain that loses nodes, or has until a moment ago: no replacement may land in it.
+    """A domain that loses nodes, or has until a moment ago: no replacement may be placed in it.
 
-    `until` is from when on one may, if nothing changes.
+    `until` is from when on a replacement may, if nothing changes.
     """
 
     reason = Reason.DOMAIN_UNSETTLED
@@ -45,7 +45,7 @@ class UnsettledDomain(Refusal):
     until: datetime
 
     def _end(self) -> End:
-        """Return the moment, where it is known; what is an upper bound of it is none."""
+        """Return the moment, where it is known; an upper bound does not count."""
         if self.motion.lasting:
             return End(event=f"when its nodes have taken pods for a while, at the latest {self._latest}")
         return End(at=self.until)
@@ -94,7 +94,7 @@ class EvaluatedConstraint(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class EvaluatedGroup(Struct, frozen=True, kw_only=True, gc=False):
-    """A spread group with its constraints evaluated, hard and soft ones in the order of the pod's specification."""
+    """A spread group with its constraints evaluated, hard and soft in the order of the pod's specification."""
 
     spread: SpreadGroup
     hard: tuple[EvaluatedConstraint, ...]
@@ -124,15 +124,15 @@ class Assessment:
     unsettled_domains: tuple[UnsettledDomain, ...] = ()
     """Domains that lose nodes, or have until a moment ago."""
     nodes_without_starts: tuple[NodeWithoutStarts, ...] = ()
-    """Nodes on which nothing starts, or nothing of an owner, of what was bound to them lately."""
+    """Nodes where nothing that was bound lately starts, or nothing of one owner."""
     evicted_by_others: tuple[EvictedByOthers, ...] = ()
-    """Workloads with a limit, or a constraint that is acted on, whose pods others evict, or have until a moment ago."""
+    """Workloads with a limit, or an acted-on constraint, whose pods others evict, or have until a moment ago."""
     too_costly: tuple[TooCostly, ...] = ()
-    """Workloads whose constraints are not evaluated, as those of their namespace take more than its share."""
+    """Workloads whose constraints are not evaluated, as the constraints of their namespace take more than its share."""
     too_large: tuple[TooLarge, ...] = ()
     """Workloads whose pods have more constraints, terms or text than is read, or than `eligibility.maxTerms`."""
     sizes: tuple[WorkloadSizes, ...] = ()
-    """Of the workloads that a HorizontalPodAutoscaler scales: which sizes have no placement."""
+    """For the workloads that a HorizontalPodAutoscaler scales: which sizes have no placement."""
     anti_affinity: tuple[EvaluatedTerm, ...] = ()
     """Every required term of podAntiAffinity."""
     preferred: tuple[EvaluatedTerm, ...] = ()
@@ -175,7 +175,7 @@ def assess(view: View, policy: Policy, memory: PlanningMemory) -> Assessment:
 def find_sizes(
     groups: Sequence[EvaluatedGroup], view: View, policy: Policy, knowledge: DomainKnowledge, *, autoscaled: bool = True
 ) -> tuple[WorkloadSizes, ...]:
-    """Return which sizes of the workloads have no placement: of those with a HorizontalPodAutoscaler, or the others."""
+    """Return which sizes have no placement, for the workloads with a HorizontalPodAutoscaler, or for the others."""
     counted = [(group.spread, [evaluated.counts for evaluated in group.hard]) for group in groups]
     return find_workload_sizes(counted, view, policy, knowledge, autoscaled=autoscaled)
 
@@ -188,7 +188,7 @@ def _find_unsettled(memory: PlanningMemory, policy: Policy, clock: Clock) -> tup
 def find_unreported_ends(memory: PlanningMemory, policy: Policy, now: datetime) -> tuple[UnsettledDomain, ...]:
     """Return the domains of a stored memory whose end was not reported: they have not settled, or have since then.
 
-    A domain that settles is stored no longer, but for one that still loses nodes after the longest time.
+    A settled domain is no longer stored, unless it still loses nodes after the longest time.
     """
     domains = _find_ends(memory, policy)
     return tuple(one for one in domains if now < one.until or one.until < one.motion.latest_end)

@@ -1,18 +1,20 @@
 """What caused a violation: the change that the controller observed, else what the snapshot shows, else unknown.
 
 The scheduler enforces a hard constraint whenever it places a pod. So the cause of a violation came later: pods went,
-nodes went or came, labels changed, or pods were placed while others that counted still existed. The cause found when a
-violation is first seen remains its cause while the violation lasts, unless the snapshot contradicts it: lost nodes of a
-domain that are all back are not what is to be put right, whoever has noted their loss. What was lost before there was
-the workload, or returned before there were its pods, is no cause. Neither is a loss or return later than the violation:
-that its cause is unknown, or a soft constraint, is stored, too. Without a memory the pods show it, where none is
-missing and all were created before the loss.
+nodes went or came, labels changed, or pods were placed while others that counted still existed.
 
-A required term of podAntiAffinity is enforced, too, and no pod or node that goes or comes can violate it: labels can,
-or who binds pods without the scheduler, which nobody sees. A preferred term may be violated by anything, as a limit.
+The cause found when a violation is first seen remains its cause while the violation lasts, unless the snapshot
+contradicts it: if all lost nodes of a domain are back, their loss is not the cause, even if it was recorded. A loss
+before the workload existed, or a return before its pods existed, is no cause. Neither is a loss or return later than
+the violation: therefore an unknown cause, or a soft constraint as the cause, is stored, too. Without a memory the pods
+show this order if none is missing and all were created before the loss.
 
-A domain that has lost its last node is in no count any more. The memory knows it: of the pods that may use it, its loss
-is the cause of what is violated since, though their replacements are new pods.
+A required term of podAntiAffinity is enforced, too, and no pod or node that goes or comes can violate it. Labels can,
+or a program that binds pods without the scheduler, which nobody sees. Anything may violate a preferred term, like a
+limit.
+
+A domain that has lost its last node is in no count any more. The memory knows it. For the pods that may use it, its
+loss is the cause of what is violated since, though their replacements are new pods.
 """
 
 from collections import Counter
@@ -49,7 +51,7 @@ _COMING_AND_GOING: Final = frozenset(
 )
 
 _MOST_DOMAINS: Final = 64
-"""Emptiest domains that are visited; one with a known change is enough."""
+"""Emptiest domains that are visited; a single domain with a known change is enough."""
 
 
 def constraint_token(group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> str:
@@ -90,9 +92,10 @@ def find_causes(assessment: Assessment, view: View, memory: PlanningMemory) -> C
 def causes_to_store(
     causes: Causes, assessment: Assessment, view: View, memory: PlanningMemory
 ) -> tuple[tuple[str, ViolationCause], ...]:
-    """Return the causes to store: those that the next cycle may no longer be able to see.
+    """Return the causes to store: causes that the next cycle may no longer be able to see.
 
-    That a hard constraint or a limit has none is stored if its emptiest domains were whole when it was first seen.
+    If a hard constraint or a limit has no known cause, that is stored if its emptiest domains were whole when it was
+    first seen.
     """
     finder = _CauseFinder(view, memory)
     found = [(token, cause) for token, cause in causes.items() if cause not in NOT_FOUND]
@@ -125,9 +128,9 @@ class _CauseFinder:
         self._changes: dict[str, ViolationCause] = {change.subject: change.cause for change in lasting}
         """The newest change of each subject."""
         self._relabelled = {change.subject for change in lasting if change.cause is ViolationCause.LABELS_CHANGED}
-        """What had its labels changed, whatever has happened to it since."""
+        """Subjects whose labels changed, whatever has happened to them since."""
         self._lost = {change.subject for change in lasting if change.cause is ViolationCause.NODE_LOST}
-        """The domains that still lack nodes they lost, also where another of their nodes has returned since."""
+        """The domains that still lack nodes they lost, even where another of their nodes has returned since."""
         self._order = {change.subject: (change.at, place) for place, change in enumerate(lasting)}
         self._seen_at = max((zone.last for zone in memory.zones), default=ALWAYS)
         self._gone = [
@@ -158,7 +161,7 @@ class _CauseFinder:
         return ViolationCause.SOFT_CONSTRAINT if cause is ViolationCause.UNKNOWN else cause
 
     def _find_relabelling(self, term: EvaluatedTerm) -> ViolationCause:
-        """Return whether labels have made pods conflict that the scheduler has kept apart, else that nobody knows."""
+        """Return the changed labels if they made pods conflict that the scheduler kept apart, else an unknown cause."""
         subjects = {str(member.reference) for member in term.members}
         subjects.update(domain_subject(term.term.topology_key, conflict.domain) for conflict in term.conflicts)
         if not subjects.isdisjoint(self._relabelled) or any(map(_is_relabelled, term.members)):
@@ -188,7 +191,7 @@ class _CauseFinder:
         free = [part for part in limit.parts if self._violates_soft_only(part.member, limit, worst)]
         if not free or limit.cap is None:
             return bool(free)
-        # What the other pods hold of the domain, no soft constraint would have changed.
+        # No soft constraint would have changed what the other pods hold of the domain.
         held = [pod for part in limit.parts if part not in free for pod in part.pods]
         return sum(limit.stands_in(pod, worst) for pod in held) <= limit.cap
 
@@ -211,7 +214,7 @@ class _CauseFinder:
         return broken == {False}
 
     def _cause_of(self, token: str, key: str, counts: DomainCounts, members: Sequence[PodController]) -> ViolationCause:
-        """Return the stored cause, else the one found; what was violated without a known one, no loss has violated."""
+        """Return the stored cause, else the one found; a violation without a known cause was not caused by a loss."""
         known = self._known_cause(token, key, counts, members)
         if known is not None and known not in NOT_FOUND:
             return known
@@ -236,9 +239,9 @@ class _CauseFinder:
         return None
 
     def was_violated_while_whole(self, token: str, key: str, counts: DomainCounts) -> bool:
-        """Return whether there was a violation without a known cause before any node of its emptiest domains went.
+        """Return whether a violation without a known cause existed before any node of its emptiest domains went.
 
-        Pods may have gone from a node that is being removed, and is lost only later.
+        Pods may have left a node that is being removed, and is lost only later.
         """
         return token in self._known or not any(
             self._lacks_nodes(key, value) or any(node.leaving for node in self._nodes_of(key, value))
@@ -246,11 +249,11 @@ class _CauseFinder:
         )
 
     def _lacks_nodes(self, key: str, value: str) -> bool:
-        """Return whether nodes of a domain are missing: lost ones are not back, or none takes pods."""
+        """Return whether nodes of a domain are missing: lost nodes are not back, or none takes pods."""
         return domain_subject(key, value) in self._lost or not self._is_whole(key, value)
 
     def _is_undone(self, change: ObservedChange) -> bool:
-        """Return whether the nodes that a domain lost are back; for one that was deleted a new one is there."""
+        """Return whether the nodes that a domain lost are back; a new node replaces a deleted one."""
         if change.cause is not ViolationCause.NODE_LOST:
             return False
         key, _, value = change.subject.partition("=")
@@ -279,13 +282,13 @@ class _CauseFinder:
         return ViolationCause.ZONE_LOST if lost is not None and (newest is None or lost >= newest) else cause
 
     def _zone_lost(self, key: str, members: Sequence[PodController]) -> datetime | None:
-        """Return when a domain was lost lately that any of these pods may use, the last of several, else None."""
+        """Return when a domain that any of these pods may use was lately lost, the last of several, else None."""
         gone = self._lost_zones(key, members)
         lost = (self._lost_at(zone) for zone in gone if self._seen_at - zone.last <= CHANGE_LIFETIME)
         return max(lost, default=None)
 
     def _lost_zones(self, key: str, members: Sequence[PodController]) -> Iterator[ZoneSeen]:
-        """Yield the domains that were lost since there are these workloads, and that any of their pods may use."""
+        """Yield the domains that were lost since these workloads exist, and that any of their pods may use."""
         samples = [member.sample for member in members if member.sample is not None] if self._gone else []
         since = _exist_since(members) if samples else ALWAYS
         for zone in self._gone:
@@ -297,7 +300,7 @@ class _CauseFinder:
                 yield zone
 
     def _lost_at(self, zone: ZoneSeen) -> datetime:
-        """Return when a domain was found lost, or at the least when it was seen last."""
+        """Return when a domain was found lost, or at least when it was last seen."""
         subject = domain_subject(zone.key, zone.zone)
         is_known = self._changes.get(subject) is ViolationCause.NODE_LOST
         return max(zone.last, self._order[subject][0]) if is_known else zone.last
@@ -325,7 +328,7 @@ class _CauseFinder:
     def _concerns(self, subject: str, members: Sequence[PodController]) -> bool:
         """Return whether a change may have led to where these pods are.
 
-        No loss has before there were their workloads, and no return before there were these pods.
+        A loss before their workloads existed did not, nor a return before these pods existed.
         """
         cause, (at, _) = self._changes[subject], self._order[subject]
         if cause is ViolationCause.NODE_LOST:
@@ -335,10 +338,10 @@ class _CauseFinder:
         return True
 
     def _were_lost(self, key: str, values: Iterable[str], members: Sequence[PodController]) -> bool:
-        """Return whether a node of domains that take no pods may have lost some of these workloads.
+        """Return whether a node of domains that take no pods may have lost pods of these workloads.
 
-        Of nodes that were cordoned before, these have lost nothing, and none where all their pods are older than the
-        loss, and on other nodes.
+        These workloads lost nothing on nodes that were cordoned before them. Nor did they if all their pods are older
+        than the loss, and on other nodes.
         """
         since = _exist_since(members)
         nodes = [node for value in values for node in self._nodes_of(key, value)]
@@ -376,14 +379,14 @@ class _CauseFinder:
 
 
 def _exist_since(members: Iterable[PodController]) -> datetime:
-    """Return since when there is the first of these workloads."""
+    """Return since when the first of these workloads exists."""
     tops = [(member.top or member.owner, member.pods) for member in members]
     begun = [[top.created] if top is not None else [pod.created for pod in pods] for top, pods in tops]
     return min(chain.from_iterable(begun), default=ALWAYS)
 
 
 def _are_older(members: Iterable[PodController], moment: datetime, nodes: Collection[str]) -> bool:
-    """Return whether all pods that are wanted exist since before a moment, and have other nodes than these."""
+    """Return whether all wanted pods exist since before a moment, on other nodes than these."""
     return all(
         member.owner is not None
         and len(member.pods) >= (member.top or member.owner).replicas

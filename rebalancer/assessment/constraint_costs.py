@@ -1,9 +1,9 @@
-"""What one namespace may cost in a cycle: of a namespace whose constraints take more, the cheapest are evaluated.
+"""What one namespace may cost in a cycle: if its constraints take more, only the cheapest are evaluated.
 
-Whoever may create pods in a namespace may create thousands of workloads, each with constraints of its own. What these
-cost is counted in operations and from the snapshot alone, so that the same snapshot gives the same plan on every
-machine: one for each constraint, since pods are indexed by their labels; and one for each set of labels in the
-namespace for a constraint whose selector names no value, since that is compared with all of them.
+Anybody who may create pods in a namespace may create thousands of workloads, each with constraints of its own. Their
+cost is counted in operations and from the snapshot alone, so that a snapshot gives one plan on every machine. Each
+constraint costs one operation, since pods are indexed by their labels. A constraint whose selector names no value also
+costs one for each set of labels in the namespace, since it is compared with all of them.
 """
 
 from collections import defaultdict
@@ -19,7 +19,7 @@ from rebalancer.model.reasons import Reason
 from rebalancer.scheduling.view import View
 
 SHARE: Final = 40_000
-"""Operations that the constraints of one namespace may take, some half a second: those of 13,000 workloads of three."""
+"""Operations that the constraints of one namespace may take, some 0.5 s: 13,000 workloads of three constraints."""
 
 
 class ConstraintsTooCostly(Refusal):
@@ -46,7 +46,7 @@ class TooCostly(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """The spread groups that are evaluated, in their order, and what of the namespaces is not."""
+    """The spread groups that are evaluated, in their order, and what is left out by namespace."""
 
     groups: tuple[SpreadGroup, ...]
     left: tuple[TooCostly, ...]
@@ -87,7 +87,7 @@ def _leave(
 
 
 def _count_operations(group: SpreadGroup, view: View) -> int:
-    """Return what it takes to count the pods of a group's constraints."""
+    """Return the cost of counting the pods of a group's constraints."""
     every = view.count_label_sets(group.namespace)
     return sum(
         1 if constraint.selector is None or names_a_value(constraint.selector) else max(1, every)
@@ -96,5 +96,5 @@ def _count_operations(group: SpreadGroup, view: View) -> int:
 
 
 def names_a_value(selector: LabelSelector) -> bool:
-    """Return whether the pods that a selector may match are found in the index of labels and values."""
+    """Return whether the index of labels and values finds the pods that a selector may match."""
     return any(requirement.operator is Operator.IN for requirement in selector.requirements)

@@ -38,11 +38,11 @@ class PodController(Struct, frozen=True, kw_only=True, gc=False):
     """Bound or not; neither terminating nor finished."""
     next_pod: Pod | Unpredictable
     labels: Labels | None = None
-    """The labels of its pods, where all share them and have a node; else None."""
+    """The labels of its pods, if all share them and have a node; else None."""
 
     @property
     def sample(self) -> Pod | None:
-        """The next pod, or a living pod where the next one is not predictable; None for an owner without pods."""
+        """The next pod, or a living pod where the next pod is not predictable; None for an owner without pods."""
         if not isinstance(self.next_pod, Unpredictable):
             return self.next_pod
         return self.pods[0] if self.pods else None
@@ -79,9 +79,9 @@ def _shared_labels(runs: Sequence[Run]) -> Labels | None:
 
 
 def count_members_pods(member: PodController, view: View) -> NodeCounts | None:
-    """Count an owner's pods by node, where the counts of their labels are those: they share labels that no others have.
+    """Count an owner's pods by node, if the counts of their labels give it: no other pods share these labels.
 
-    None where they are not known without a look at each pod.
+    None where that takes a look at each pod.
     """
     if member.labels is None:
         return None

@@ -1,10 +1,9 @@
 """Placement deadlocks: pending pods that no node can admit while the other pods stay where they are.
 
 Each rule of such a pod admits some node, but no node is admitted by all of them: spread constraints and anti-affinity,
-or two constraints, exclude each other. The scheduler evaluates all rules together and reports
-how many nodes each filter rejected; which rules exclude each other shows only when each is evaluated alone. Capacity is
-left out, because waiting may free it. A pod that a single rule keeps from every node is not deadlocked: that rule is
-the cause.
+or two constraints, exclude each other. The scheduler evaluates all rules together and reports how many nodes each
+filter rejected; which rules exclude each other shows only when each is evaluated alone. Capacity is left out, because
+waiting may free it. If a single rule keeps a pod from every node, the pod is not deadlocked: that rule is the cause.
 
 With r rules that reject a node, at most 2^r combinations are intersected, the smallest first; r is rarely above 4.
 """
@@ -26,7 +25,7 @@ from rebalancer.scheduling.unpredictable import unpredictable
 from rebalancer.scheduling.view import View
 
 _MOST_NAMED: Final = 4
-"""Domains named in a message; the rest is counted."""
+"""Up to this many domains are named in a message; the rest are counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +89,7 @@ def _common_nodes(rules: Sequence[_Rule], nodes: frozenset[str]) -> frozenset[st
 def _remedy(rules: Sequence[_Rule], conflicting: Sequence[_Rule], nodes: frozenset[str], view: View) -> str:
     """Name, for each conflicting constraint that alone could admit the pod, the smallest maxSkew that does.
 
-    Whether evictions help, and which, the plan says.
+    The plan says whether evictions help, and which.
     """
     remedies: list[str] = []
     for rule in conflicting:
@@ -126,7 +125,7 @@ def _spread_rules(pod: Pod, view: View, nodes: frozenset[str]) -> Iterator[_Rule
 
 
 def _admitted_nodes(counts: Counts, nodes: frozenset[str], view: View) -> frozenset[str]:
-    """Return those of the nodes that one constraint admits; an empty domain is never full."""
+    """Return which of the nodes one constraint admits; an empty domain is never full."""
     key = counts.constraint.key
     full = [value for value in counts.by_domain.filled if not counts.admits(value)]
     return (nodes & view.nodes.carrying((key,))) - _nodes_within(key, full, nodes, view)

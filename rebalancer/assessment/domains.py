@@ -94,10 +94,10 @@ def count_zones(
     without_nodes: frozenset[str] = frozenset(),
     ignored: Collection[str] = (),
 ) -> int:
-    """Return how many zones count for `when`: those that the affinities name, else those that are known.
+    """Return how many zones count for `when`: the zones that the affinities name, else the known zones.
 
-    Those are the zones of nodes, those seen in the last hour, and `without_nodes`. An ignored zone counts only if it
-    has nodes.
+    Known are the zones of nodes, the zones seen in the last hour, and `without_nodes`. An ignored zone counts only if
+    it has nodes.
     """
     meant = named_domains(key, affinities)
     if meant is not None:

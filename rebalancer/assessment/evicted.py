@@ -1,4 +1,4 @@
-"""Workloads whose pods others evict, of those that a constraint or limit concerns."""
+"""Workloads with a constraint or limit whose pods others evict."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -22,7 +22,7 @@ class EvictedByOthers(Refusal):
 
 
 def find_evicted_by_others(memory: PlanningMemory, concerned: Iterable[Reference]) -> Iterator[EvictedByOthers]:
-    """Yield those of the concerned workloads whose pods others evict, or have until a moment ago."""
+    """Yield the concerned workloads whose pods others evict, or have until a moment ago."""
     if not memory.evicted_by_others:
         return
     known = frozenset(concerned)

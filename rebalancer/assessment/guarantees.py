@@ -41,7 +41,7 @@ def most_per_domain(parts: Sequence[LimitGroupPart], key: str, pods: int, view: 
 def guaranteed_skew(parts: Sequence[LimitGroupPart], key: str, domains: int, view: View) -> int | None:
     """Return the difference between two domains that their hard constraints allow; None where they allow any.
 
-    Every owner must have a constraint that counts exactly these pods over exactly so many domains; the loosest binds.
+    Every owner must have a constraint that counts exactly these pods over exactly this many domains; the loosest binds.
     """
     bound = sum(1 for part in parts for pod in part.pods if pod.node is not None)
     loosest = 0

@@ -2,11 +2,11 @@
 
 kube-scheduler knows a domain by its nodes. Where an autoscaler removes the last node of a zone, the zone is gone from
 every count. Three sources know better: the policy declares the domain, a NodePool would create nodes in it, or the
-memory has seen it lately. Example: nodes in zones a and b, and NodePool general requires a zone In [a, b, c]; then zone
+memory has seen it lately. Example: nodes in zones a and b, and NodePool general requires a zone In [a, b, c]. Then zone
 c is known, for every pod that may use a node which general creates there.
 
-A node of a pool may have any labels that satisfy the pool's requirements. Whether one of them satisfies a pod too is
-decided label by label, because no requirement relates two labels.
+A node of a pool may have any labels that satisfy the pool's requirements. Whether one of these nodes satisfies a pod,
+too, is decided label by label, because no requirement relates two labels.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -111,7 +111,7 @@ class DomainKnowledge(Struct, frozen=True, gc=False, kw_only=True):
     ) -> tuple[KnownDomain, ...]:
         """Return the domains of a key that a pod could use if they had nodes, by value.
 
-        `carried` has the value of each node that has the label, `present` are the domains that count for the pod
+        `carried` has the value of each node that has the label. `present` are the domains that count for the pod
         already. A NodePool can give a domain a node that counts even where there are others.
         """
         if is_node_key(key, carried, self.zone_keys):
@@ -129,7 +129,7 @@ class DomainKnowledge(Struct, frozen=True, gc=False, kw_only=True):
     def requestable(self, key: str, needs: NodeNeeds, carried: Collection[str]) -> Mapping[str, KnownDomain]:
         """Return the domains of a key, with or without nodes, in which an autoscaler may create a node for a pod.
 
-        Where NodePools name domains, only these: one that they no longer name is not to get nodes now.
+        Where NodePools name domains, only these: a domain that they no longer name is not to get nodes now.
         """
         if is_node_key(key, carried, self.zone_keys):
             return {}
@@ -189,7 +189,7 @@ def _named_values(pool: NodePool, key: str) -> Iterator[str]:
 def known_for(
     knowledge: DomainKnowledge, key: str, pods: frozenset[NodeNeeds], view: View, present: Collection[str]
 ) -> Mapping[str, KnownDomain]:
-    """Return the domains without nodes that any of several pods could use, the best evidence of each."""
+    """Return the domains without nodes that any of several pods could use, with the best evidence for each."""
     best: dict[str, KnownDomain] = {}
     for needs in sorted(pods, key=repr) if len(pods) > 1 else pods:
         for domain in knowledge.domains_without_nodes(key, needs, view.nodes.values(key).values(), present):
@@ -199,11 +199,11 @@ def known_for(
     return best
 
 
-# Whether a pod may use a node of which only some labels are known
+# Whether a pod may use a node with only some known labels
 
 
 class _FixedLabels:
-    """A node of which some labels are known, and nothing else."""
+    """A node with some known labels; nothing else of it is known."""
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self._labels = labels
@@ -216,7 +216,7 @@ class _FixedLabels:
 
 
 class _PoolLabels:
-    """A future node of a pool, of which some labels are known besides the pool's own."""
+    """A future node of a pool, with some known labels besides the pool's own."""
 
     def __init__(self, pool: NodePool, labels: Mapping[str, str]) -> None:
         self._labels = {**pool.labels, NODE_POOL: pool.name, HOSTNAME: _NEW, **labels}
@@ -271,8 +271,8 @@ def _allows_all(node: _FixedLabels | _PoolLabels, requirements: Iterable[Selecto
 def _is_satisfiable(key: str, requirements: Sequence[SelectorRequirement]) -> bool:
     """Return whether a label can satisfy all requirements on its key, absent or with some value.
 
-    If any value does, one of those does that are tried: a value that is named, the numbers next to a named one, as many
-    as others may be excluded, or a value that nobody names.
+    If any value does, one of the tried values does: a named value, the numbers next to a named number, as many others
+    as may be excluded, or a value that nobody names.
     """
     named = {value for requirement in requirements for value in requirement.values}
     numbers = {int(value) for value in named if value.isascii() and value.isdigit()}

@@ -28,7 +28,7 @@ _ANYWHERE: Final[Affinities] = frozenset({None})
 _ByNamespace = Mapping[str, Sequence[PodController]]
 
 _UNKNOWN: Final = Labels({"": ""})
-"""In the place of a key that has not been computed; no label has an empty key."""
+"""In place of a key that has not been computed; no label has an empty key."""
 
 
 class LimitGroupPart(Struct, frozen=True, kw_only=True, gc=False):
@@ -116,9 +116,9 @@ def _group_parts(view: View, group: PolicyGroup) -> Iterator[tuple[str, Labels, 
 
 
 def _candidates(view: View, group: PolicyGroup, *, absent: bool) -> Iterator[PodController]:
-    """Yield the owners among which the group's are, and with `absent` those without pods."""
+    """Yield the owners that may belong to the group, and with `absent` owners without pods."""
     only = group.namespaces.only
-    if only is not None:  # of thousands of groups, none visits the whole cluster
+    if only is not None:  # with thousands of groups, none visits the whole cluster
         everything: Mapping[bool, _ByNamespace] = view.memo("owners by namespace", lambda: _divide_candidates(view))
         yield from everything[absent].get(only, ())
     else:

@@ -8,7 +8,7 @@ _SIMILAR: Final = 0.8
 """The similarity (difflib's, 1 for equal) from which on a name counts as a misspelling of another."""
 
 _MOST: Final = 1_000
-"""Names that are compared; beyond them a hint may be missing."""
+"""Up to this many names are compared; beyond them a hint may be missing."""
 
 
 def is_misspelling(key: str, label: str) -> bool:

@@ -1,7 +1,7 @@
 """Spread groups: workloads whose next pods have the same constraints over the same nodes.
 
-A group's constraints are those that its owners' *next* pod will carry, because that pod replaces an evicted one.
-Constraints that only older pods carry are no longer enforced.
+A group's constraints are those of its owners' *next* pod, because that pod replaces an evicted pod. Constraints that
+only older pods carry are no longer enforced.
 """
 
 from collections import defaultdict

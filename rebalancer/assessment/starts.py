@@ -1,24 +1,24 @@
 """Nodes on which nothing starts: what was bound to them lately has no sandbox, or their kubelet rejects it.
 
-Problem: such a node is Ready, and the scheduler goes on to choose it: it has no address left, its runtime hangs, its
-devices or NUMA nodes are not as their plugins say, its labels or capacity are not as its Node object says.
+Problem: such a node is Ready, and the scheduler goes on to choose it. It has no address left, its runtime hangs, its
+devices or NUMA nodes are not as their plugins say, or its labels or capacity are not as its Node object says.
 
 Idea: pods without a sandbox for `LONG` are witnesses, and so are pods that their kubelet has rejected within `LATELY`.
 A pod that was bound later than a witness and has started contradicts it. Where the pods of one owner do not start on a
-node that starts others, the fault is theirs (a Secret that does not exist, a device that only they ask for): they are
+node that starts others, the fault is theirs (a Secret that does not exist, a device that only they request): they are
 no witnesses on any node. But on their node no pod of that owner starts, whatever else does, until one has.
 
-`SEVERAL` witnesses of one sort are needed. One pod may wait for its own volume or Secret; and one rejection happens in
-every busy cluster, where two places decide about the same capacity within a second. It is not repeated: the next pod
-finds the node as it is, while a node that is not as its object says rejects the next one too.
+`SEVERAL` witnesses of one sort are needed. One pod may wait for its own volume or Secret. And one rejection happens in
+every busy cluster, where two programs decide about one capacity within a second. It is not repeated: the next pod finds
+the node as it is, while a node that is not as its object says rejects the next pod, too.
 
-Example: three pods have been bound to c-0 for 40 minutes, PodReadyToStartContainers of all is False. A pod that was
-bound 30 minutes ago and runs would contradict all three.
+Example: three pods have been bound to c-0 for 40 minutes, and PodReadyToStartContainers is False for all three. A pod
+that was bound 30 minutes ago and runs would contradict all three.
 
-The pods of one owner that do not start on several nodes, where nobody else's have that trouble, say nothing of others
-either, nor does a rejection for what the pod asks for: its operating system, a port of its node.
+If the pods of one owner do not start on several nodes, where no other owner's pods have that trouble, they say nothing
+of others, either. Nor does a rejection for what the pod requests: its operating system, a port of its node.
 
-Cost: one pass over the pods for the witnesses; only where there are some, another one for what has started.
+Cost: one pass over the pods for the witnesses; only where there are some, a second pass for what has started.
 """
 
 from collections import defaultdict
@@ -35,7 +35,7 @@ from rebalancer.model.words import name_list, plural
 from rebalancer.scheduling.view import View
 
 LONG: Final = timedelta(minutes=10)
-"""No node takes as long to make a sandbox; pulling images comes after it."""
+"""No node takes this long to make a sandbox; pulling images comes after it."""
 
 LATELY: Final = timedelta(minutes=10)
 """How long a rejection says something about a node."""
@@ -43,7 +43,7 @@ LATELY: Final = timedelta(minutes=10)
 SEVERAL: Final = 2
 
 _OF_THE_POD: Final = frozenset({"NodePorts", "PodOSNotSupported", "PodOSSelectorNodeLabelDoesNotMatch"})
-"""Rejections that follow from what a pod asks for: they say nothing of another owner's pods."""
+"""Rejections that follow from what a pod requests: they say nothing of another owner's pods."""
 
 _Starts = Mapping[tuple[str | None, str], datetime]
 """When the last pod that has started was bound, by node and owner, "" for any."""
@@ -52,8 +52,8 @@ _Starts = Mapping[tuple[str | None, str], datetime]
 class NothingStarts(Refusal):
     """A node does not start, or rejects, the pods that were bound to it lately, and may take a replacement.
 
-    `rejections` are the reasons of its kubelet, none where the pods wait for a sandbox. `own`: it starts other pods
-    than those of their owner.
+    `rejections` are the reasons of its kubelet, none where the pods wait for a sandbox. `own`: it starts pods of other
+    owners.
     """
 
     reason = Reason.NOTHING_STARTS_THERE
@@ -92,7 +92,7 @@ class NodeWithoutStarts(Struct, frozen=True):
 
 
 def find_nodes_without_starts(view: View) -> tuple[NodeWithoutStarts, ...]:
-    """Return the nodes on which nothing starts, then those on which the pods of an owner do not, by name."""
+    """Return the nodes on which nothing starts, then the nodes on which one owner's pods do not, by name."""
     witnesses = [pod for pod in view.snapshot.unstarted if pod.node in view.nodes.by_name and _is_witness(pod, view)]
     if len(witnesses) < SEVERAL:
         return ()
@@ -114,7 +114,7 @@ def find_nodes_without_starts(view: View) -> tuple[NodeWithoutStarts, ...]:
 
 
 def _find_alone(witnesses: Iterable[Pod]) -> Iterator[str]:
-    """Yield the owners whose pods do not start on several nodes, on each of which no other owner's pods do not, too."""
+    """Yield the owners whose pods do not start on several nodes where all other owners' pods do."""
     owners_on: defaultdict[str | None, set[str]] = defaultdict(set)
     for pod in witnesses:
         owners_on[pod.node].add(_get_owner(pod))
@@ -149,9 +149,9 @@ def _is_contradicted(pod: Pod, latest: _Starts, owner: str) -> bool:
 
 
 def _find_latest_starts(pods: Iterable[Pod], nodes: Collection[str | None]) -> _Starts:
-    """Return when the pod that was bound last of those that have started was bound, by node and owner.
+    """Return when the last-bound pod that has started was bound, by node and owner.
 
-    A pod on the network of its node proves nothing: it needs no address. Neither does a static one, which is not bound.
+    A pod on the network of its node proves nothing: it needs no address. Neither does a static pod, which is not bound.
     """
     latest: dict[tuple[str | None, str], datetime] = {}
     for pod in pods:

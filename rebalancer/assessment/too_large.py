@@ -24,7 +24,7 @@ class TooManyTerms(Refusal):
 
 
 class TooLarge(NamedTuple):
-    """A workload whose pods are too large, and what of them is."""
+    """A workload whose pods are too large, and in what."""
 
     workload: Reference
     why: str

@@ -1,17 +1,17 @@
-"""Nodes of which objects say that they cannot run a pod, though the scheduler may choose them.
+"""Nodes that, by some object, cannot run a pod, though the scheduler may choose them.
 
-The scheduler does not look at any of this. The kubelet rejects the pod, or its containers never start, and where the
-kubelet rejects it its owner makes one pod after the other:
+The scheduler does not check any of this. The kubelet rejects the pod, or its containers never start. Where the kubelet
+rejects it, its owner makes one pod after the other:
 
-* `spec.os` of the pod is another system than the node is labelled with;
+* `spec.os` of the pod is another system than the node's label says;
 * the node's CSINode does not name the CSI driver of a volume of the pod, which a CSINode of another node names;
 * the node's runtime does not have the handler of the pod's RuntimeClass (`status.runtimeHandlers`);
 * the node says that it lacks a feature that the pod needs (`status.features`, features of `status.runtimeHandlers`).
 
-Nor does it look at what its configuration switches off; of that, kubelets check node affinity, host ports and free
+Nor does it check what its configuration switches off. Of that, kubelets check node affinity, host ports and free
 capacity themselves.
 
-What is not said restricts nothing: a node without a CSINode, a kubelet that does not list its handlers.
+What no object says restricts nothing: a node without a CSINode, a kubelet that does not list its handlers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ from rebalancer.scheduling.view import View
 
 
 class Inability(NamedTuple):
-    """Nodes that cannot run a pod: what is so of each of them, and what to do."""
+    """Nodes that cannot run a pod: what they lack, and what to do."""
 
     nodes: frozenset[str]
     lack: str
@@ -41,11 +41,11 @@ _FIELDS: Final[Mapping[str, str]] = {
     NodeFeature.USER_NAMESPACES: "hostUsers is false",
     NodeFeature.SUPPLEMENTAL_GROUPS_POLICY: "securityContext.supplementalGroupsPolicy is Strict",
 }
-"""What of a pod needs a feature."""
+"""The part of a pod that needs a feature."""
 
 
 def find_inabilities(pod: Pod, view: View) -> Iterator[Inability]:
-    """Yield the nodes that cannot run a pod, by what they lack; its claims are those that it names."""
+    """Yield the nodes that cannot run a pod, by what they lack; the pod's claims are those that it names."""
     if pod.spec.os:
         yield from _of_other_systems(pod.spec.os, view)
     if pod.claims or pod.drivers:

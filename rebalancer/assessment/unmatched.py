@@ -24,7 +24,7 @@ _NODE_FIELDS: Final = frozenset({"zoneKey", "topologyKey", "within"})
 class Unmatched:
     """A value in a field of the policy that matches no object.
 
-    `limit` is "" for a field of the group itself, `group` too for one that belongs to no group.
+    `limit` is "" for a field of the group itself, `group`, too, for a field outside of groups.
     """
 
     group: str
@@ -65,14 +65,14 @@ def find_unmatched(view: View, assessment: Assessment, policy: Policy) -> tuple[
 
 
 def _unmatched_eligibility(policy: Policy, view: View) -> Iterator[Unmatched]:
-    """Yield the namespaces of `eligibility` that do not exist: an exclude that is misspelt protects nothing."""
+    """Yield the namespaces of `eligibility` that do not exist: a misspelt exclude protects nothing."""
     namespaces, shipped = policy.eligibility.namespaces, EligibleNamespaces()
     for field, globs, defaults in (
         ("include", namespaces.include, shipped.include),
         ("exclude", namespaces.exclude, shipped.exclude),
     ):
         for glob in globs:
-            # kube-* protects what may come too; a policy for many clusters names what some of them lack.
+            # kube-* also protects namespaces that may come; some clusters lack what a policy for many clusters names.
             standing = glob in defaults or glob in shipped.exclude or (field == "exclude" and "*" in glob)
             if not standing and not _matches_namespace(glob, view):
                 near = nearest_name(glob, _known_namespaces(view))

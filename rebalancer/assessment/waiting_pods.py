@@ -1,6 +1,6 @@
 """Pods without a node, of workloads that a constraint or a limit concerns: why the scheduler does not place them.
 
-A constraint counts placed pods only, so that a workload may be Satisfied while a pod of it finds no node.
+A constraint counts placed pods only, so that a workload may be Satisfied while one of its pods finds no node.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from rebalancer.scheduling.view import View
 class WaitingPods(Struct, frozen=True, kw_only=True):
     """Pods of one workload that wait for a node for one reason, in the scheduler's words.
 
-    `gated`: they are held back on purpose (schedulingGates), and the scheduler does not look at them.
+    `gated`: they are held back on purpose (schedulingGates), and the scheduler does not visit them.
     """
 
     workload: Reference

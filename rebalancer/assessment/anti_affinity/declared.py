@@ -14,7 +14,7 @@ from rebalancer.scheduling.view import View
 class DeclaredTerm(NamedTuple):
     """A term of the pods of a namespace, and the runs of living and of terminating pods that declare it.
 
-    `weight` is that of a preferred term, 0 of a required one.
+    `weight` is a preferred term's, 0 for a required term.
     """
 
     namespace: str
@@ -58,6 +58,6 @@ def find_workloads(runs: Sequence[Run], view: View) -> tuple[Reference, ...]:
 
 def _iterate_workloads(runs: Sequence[Run], view: View) -> Iterator[Reference]:
     for run in runs:
-        # Pods without an owner are workloads of their own, also where they are alike.
+        # Pods without an owner are workloads of their own, even where they are alike.
         for pod in run.pods[:1] if run.pods[0].owner is not None else run.pods:
             yield find_reference(pod, view)

@@ -1,8 +1,8 @@
 """Evaluates every required term of podAntiAffinity that living pods declare, as the scheduler's filter sees it.
 
-Pods are grouped by term and domain, never by pairs: first by the counts, which the spread constraints share, then, in
-the domains that hold pods of both sides, by owner. The cost is linear in the pods that a term concerns; what all terms
-of a namespace may take is bounded, as for constraints.
+Pods are grouped by term and domain, never by pairs. First they are grouped by the counts, which the spread constraints
+share. Then, in domains with pods of both sides, they are grouped by owner. The cost is linear in the pods that a term
+concerns; the cost of all terms of a namespace is bounded, as for constraints.
 """
 
 from collections import Counter, defaultdict
@@ -40,7 +40,7 @@ def evaluate_anti_affinity(view: View, share: int = SHARE) -> tuple[EvaluatedTer
 
 
 def evaluate_preferred(view: View, share: int = SHARE) -> tuple[EvaluatedTerm, ...]:
-    """Evaluate the preferred terms: which of them pods cost more than they have to, by counting alone."""
+    """Evaluate the preferred terms: whether pods cost more than they have to, by counting alone."""
     return _evaluate(view, TermKind.PREFERRED, share)
 
 
@@ -70,7 +70,7 @@ def _order_selector(selector: LabelSelector | None) -> tuple[bool, tuple[Selecto
 
 
 class _Alike(NamedTuple):
-    """The pods of a run in one domain, and what they have to do with a term."""
+    """The pods of a run in one domain, and their part in a term."""
 
     share: Share
     pods: Sequence[Pod]
@@ -95,7 +95,7 @@ class _Terms:
         return covers(term.namespace) or any(covers(workload.namespace) for workload in term.concerned)
 
     def _relate(self, evaluated: Sequence[tuple[DeclaredTerm, EvaluatedTerm]]) -> Iterator[EvaluatedTerm]:
-        """Add the participants to satisfied terms that concern pods of violated ones: no move may cost them more."""
+        """Add the participants to satisfied terms that concern pods of violated terms: no move may cost them more."""
         samples = {one.owner.uid: one.pods[0] for _, term in evaluated for one in term.members if one.owner is not None}
         for declared, term in evaluated:
             if not samples or term.violated or term.unknown or not self._concerns(declared, samples):
@@ -157,7 +157,7 @@ class _Terms:
         return weight * sum(declaring[domain] * selected[domain] - both[domain] for domain in shared)
 
     def _find_least(self, declared: DeclaredTerm) -> int:
-        """Return a lower bound of the cost: that of pods which select each other and no others, spread evenly."""
+        """Return a lower bound of the cost: the cost of pods that select each other and no others, spread evenly."""
         namespace, term, weight, runs, _ = declared
         own = sum(len(run.nodes) for run in runs)
         needs = self._find_separation(declared)
@@ -185,7 +185,7 @@ class _Terms:
         return sum(selected.values()) + sum(len(run.nodes) for run in declared.runs)
 
     def _spend(self, namespace: str, operations: int) -> str:
-        """Add operations of a namespace, and say so if these are more than its share."""
+        """Add operations of a namespace, and say whether they exceed its share."""
         self._used[namespace] += operations
         if self._used[namespace] <= self._share:
             return ""
@@ -195,17 +195,17 @@ class _Terms:
         )
 
     def _find_shared(self, declared: DeclaredTerm) -> Collection[str]:
-        """Return the domains with a pod that declares the term and one that it selects, if these may be two."""
+        """Return the domains with a pod that declares the term and a pod that it selects, if these may be two."""
         namespace, term, _, runs, _ = declared
         selected = self._selected.count(namespace, term)
         if not selected:
             return ()
         own = [selects(term, namespace, run.pods[0], self._view) for run in runs]
-        if all(own) and max(selected.values()) == 1:  # nearly always: those that declare it are among the selected
+        if all(own) and max(selected.values()) == 1:  # nearly always: the declaring pods are among the selected
             return ()
         values = self._view.nodes.values(term.topology_key)
         declaring = Counter(values[node] for run in runs for node in run.nodes if node in values)
-        # One of each is one pod where the term selects all that declare it.
+        # One of each is one pod where the term selects all pods that declare it.
         least = 2 if all(own) else 1
         return {
             domain for domain, number in declaring.items() if domain in selected and number + selected[domain] > least
@@ -275,7 +275,7 @@ class _Terms:
         )
 
     def _find_separation(self, declared: DeclaredTerm) -> Separation | None:
-        """Return what the pods need that declare the term and are selected by it, None where there are none."""
+        """Return what the pods that declare the term and are selected by it need, None where there are none."""
         namespace, term, _, runs, terminating = declared
         exists = self._view.nodes.by_name.__contains__
         own = [
@@ -292,5 +292,5 @@ class _Terms:
 
 
 def find_terms_of(workload: Reference, evaluated: Sequence[EvaluatedTerm]) -> Sequence[EvaluatedTerm]:
-    """Return the terms that a workload declares, and those by which its pods conflict with others."""
+    """Return the terms that a workload declares, and the terms by which its pods conflict with others."""
     return [one for one in evaluated if workload in one.workloads or workload in one.concerned]

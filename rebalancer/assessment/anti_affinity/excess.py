@@ -1,15 +1,15 @@
-"""The fewest pods that would have to leave one domain, so that no two of those that stay conflict by a term.
+"""The fewest pods that must leave one domain, so that no two of the remaining pods conflict by a term.
 
-A pod of the domain declares the term, is selected by it, or both. Two pods conflict if one declares it and selects the
-other. So those that do both conflict with all others; those that only declare it do not conflict with each other, and
-those that are only selected do not either. Pods of two ReplicaSets of one Deployment never conflict: its rollout
-removes one of them.
+A pod of the domain declares the term, is selected by it, or both. Two pods conflict if one declares the term and it
+selects the other. So pods that do both conflict with all others. Pods that only declare it do not conflict with each
+other, nor do pods that are only selected. Pods of two ReplicaSets of one Deployment never conflict: its rollout removes
+one of them.
 
 At most this many can stay (a greatest set without conflicts); the rest is in excess:
 
 * all that only declare it, or all that are only selected, or
-* of one Deployment, for each of its ReplicaSets: one that does both, or all that only declare, or all that are only
-  selected, whichever is more. Nobody else can stay beside two ReplicaSets that differ in this, or beside a pod that
+* for one Deployment, from each of its ReplicaSets: one that does both, or all that only declare, or all that are only
+  selected, whichever is more. No other pod can stay beside two ReplicaSets that differ in this, or beside a pod that
   does both: it would conflict with one of them.
 
     3 batch pods declare that they avoid api; 1 api pod: 3 | 1 can stay of 4, so that 1 is in excess
@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 
 class Part(IntEnum):
-    """What a pod has to do with a term."""
+    """The part of a pod in a term."""
 
     DECLARES = 0
     SELECTED = 1
@@ -54,7 +54,7 @@ def count_excess(shares: Iterable[Share]) -> int:
 
 
 def find_conflicting(shares: Sequence[Share]) -> Sequence[Share]:
-    """Return those of which each pod conflicts with another one: of another workload, or of its own owner."""
+    """Return the pods that conflict with another pod: of another workload, or of their own owner."""
     total, by_workload = _add(shares)
     conflicting = []
     for share in shares:
@@ -69,7 +69,7 @@ def find_conflicting(shares: Sequence[Share]) -> Sequence[Share]:
 
 
 def _add(shares: Iterable[Share]) -> tuple[list[int], dict[Hashable, dict[Hashable, list[int]]]]:
-    """Return how many pods have which part, in all, and by workload and owner."""
+    """Return how many pods have each part, in all, and by workload and owner."""
     total = [0, 0, 0]
     by_workload: defaultdict[Hashable, dict[Hashable, list[int]]] = defaultdict(dict)
     for part, owner, workload, number in shares:

@@ -23,7 +23,7 @@ class Side(NamedTuple):
 
 
 class Conflict(NamedTuple):
-    """The pods of one domain that conflict with another one there; `excess` is the fewest that would have to move."""
+    """The pods of one domain that conflict with another pod there; `excess` is the fewest that must move."""
 
     domain: str
     excess: int
@@ -31,10 +31,10 @@ class Conflict(NamedTuple):
 
 
 class Separation(NamedTuple):
-    """What a term needs that selects pods which declare it: for each of `pods` one of the `domains` that admit them.
+    """What a term needs whose own pods it selects: for each of `pods` one of the `domains` that admit them.
 
-    `free` of these hold no pod that keeps others away: a terminating pod does until it is gone. `domains` and
-    `free` are None where a node that admits them lacks the key, since it takes any number.
+    `free` counts the domains without a pod that keeps others away: a terminating pod does until it is gone. `domains`
+    and `free` are None where a node that admits them lacks the key, since it takes any number.
     """
 
     pods: int
@@ -50,7 +50,7 @@ class Participants(NamedTuple):
 
 
 class DeclaredBy(NamedTuple):
-    """A term, and the namespace of the pods that declare it; `weight` is 0 for a required one."""
+    """A term, and the namespace of the pods that declare it; `weight` is 0 for a required term."""
 
     namespace: str
     term: PodAffinityTerm
@@ -61,11 +61,14 @@ class EvaluatedTerm(Struct, frozen=True, kw_only=True, gc=False):
     """A term of the pods of one namespace, with its conflicts, by domain.
 
     `workloads` have pods that declare it, in the order of their names. `separation` is None where the term selects none
-    of these pods, and where it is satisfied. `unknown` says why it is not evaluated. `participants` are all pods that
-    it concerns, in any domain, and `members` their owners; of satisfied terms they are there where pods of a violated
-    one are among them. `weight` is that of a preferred term, 0 of a required one: its `cost` is the weights over the
-    ordered pairs of pods in one domain of which the first declares it and the second is selected, `least` is a lower
-    bound of it; it has conflicts only where it costs more.
+    of these pods, and where it is satisfied. `unknown` says why it is not evaluated.
+
+    `participants` are all pods that it concerns, in any domain, and `members` their owners. A satisfied term has them
+    only where pods of a violated term are among them.
+
+    `weight` is a preferred term's, 0 for a required term. A preferred term's `cost` sums the weights over the ordered
+    pairs of pods in one domain: the first declares the term, and it selects the second. `least` is a lower bound of the
+    cost; the term has conflicts only where it costs more.
     """
 
     namespace: str
@@ -87,12 +90,12 @@ class EvaluatedTerm(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def declared(self) -> DeclaredBy:
-        """The term and the namespace of those that declare it."""
+        """The term and the namespace of the pods that declare it."""
         return DeclaredBy(self.namespace, self.term, self.weight)
 
     @property
     def excess(self) -> int:
-        """The fewest pods that would have to move for this term: exact, if it is taken alone."""
+        """The fewest pods that must move for this term: exact, if it is taken alone."""
         return sum(conflict.excess for conflict in self.conflicts)
 
     @property
@@ -114,17 +117,17 @@ class EvaluatedTerm(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def concerned(self) -> frozenset[Reference]:
-        """The workloads that declare it, and those of the pods that conflict."""
+        """The workloads that declare it, and the workloads of the pods that conflict."""
         return frozenset(self.workloads).union(side.workload for conflict in self.conflicts for side in conflict.sides)
 
     def conflicts_with_others(self, pod: Pod) -> bool:
-        """Return whether a pod conflicts by it."""
+        """Return whether a pod conflicts with others by this term."""
         sides = (side for conflict in self.conflicts for side in conflict.sides)
         return any(other.uid == pod.uid for side in sides for other in side.pods)
 
     @property
     def token(self) -> str:
-        """A name that stays the same from cycle to cycle, and is that of the term of another revision, too.
+        """A name that does not change from cycle to cycle, nor from one revision of the term to the next.
 
         What the API server has merged into the selector for matchLabelKeys and mismatchLabelKeys is no part of it.
         """

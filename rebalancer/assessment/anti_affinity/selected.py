@@ -41,7 +41,7 @@ class SelectedPods:
         return found
 
     def count(self, namespace: str, term: PodAffinityTerm) -> Mapping[str, int]:
-        """Count the selected pods by domain; those on nodes without the key are left out."""
+        """Count the selected pods by domain; pods on nodes without the key are left out."""
         if term.selector is None:
             return _NOBODY
         key = term.topology_key, (term.selector, self.namespaces(namespace, term))
@@ -70,8 +70,8 @@ class SelectedPods:
         return self._view.nodes.by_value(key, counts)
 
     def find_occupied(self, namespace: str, term: PodAffinityTerm) -> frozenset[str]:
-        """Return the domains that hold a selected pod, a terminating one too."""
-        assert term.selector is not None  # one that selects nobody has no conflict
+        """Return the domains that hold a selected pod, even a terminating one."""
+        assert term.selector is not None  # a term that selects nobody has no conflict
         values, present = self._view.nodes.values(term.topology_key), self._view.present
         places = self.namespaces(namespace, term)
         nodes = chain.from_iterable(present(place, term.selector) for place in places)
@@ -79,7 +79,7 @@ class SelectedPods:
 
     def find_runs(self, namespace: str, term: PodAffinityTerm) -> Sequence[Run]:
         """Return the runs of pods that it selects."""
-        assert term.selector is not None  # one that selects nobody has no conflict
+        assert term.selector is not None  # a term that selects nobody has no conflict
         key = term.selector, self.namespaces(namespace, term)
         runs = self._runs.get(key)
         if runs is None:
@@ -101,7 +101,7 @@ class SelectedPods:
         return by_labels
 
     def divide(self, key: str, run: Run) -> Mapping[str, Sequence[Pod]]:
-        """Return the pods of a run by domain; those on nodes without the key are left out."""
+        """Return the pods of a run by domain; pods on nodes without the key are left out."""
         by_domain = self._by_domain.get((key, id(run)))
         if by_domain is None:
             by_domain = self._by_domain[key, id(run)] = self._divide(self._view.nodes.values(key), run.pods)

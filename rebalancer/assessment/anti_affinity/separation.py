@@ -11,7 +11,7 @@ from rebalancer.scheduling.view import View
 
 
 class OwnPods(NamedTuple):
-    """Pods that declare a term and are selected by it: one of them, how many, their owner, and as in `excess.Share`."""
+    """Pods that declare a term and are selected by it: a sample, how many, their owner, and as in `excess.Share`."""
 
     sample: Pod
     number: int
@@ -22,7 +22,7 @@ class OwnPods(NamedTuple):
 def find_separation(own: Sequence[OwnPods], key: str, occupied: Collection[str], view: View) -> Separation:
     """Return what these pods need; `occupied` are the domains with pods that keep others away.
 
-    Of the ReplicaSets of one Deployment the one with most pods counts, since pods of two do not conflict.
+    Among the ReplicaSets of one Deployment the one with most pods counts, since pods of two do not conflict.
     """
     pods_by_owner: defaultdict[Hashable, defaultdict[Hashable, int]] = defaultdict(lambda: defaultdict(int))
     for _, number, owner, workload in own:

@@ -46,7 +46,7 @@ _WELL_KNOWN = frozenset(
 """Labels that clouds and kubelets set; they cannot be renamed."""
 
 _FAR_MORE = 2
-"""If a similar label is on more than so many times as many nodes, the constraint's key counts as misspelt."""
+"""If a similar label is on more than this many times as many nodes, the constraint's key counts as misspelt."""
 
 
 def missing_key_findings(groups: Sequence[EvaluatedGroup], view: View) -> Iterator[Finding]:
@@ -88,7 +88,7 @@ def policy_key_findings(unmatched: Sequence[Unmatched], gathered: Sequence[Limit
 
 
 def _usable(sample: Pod, key: str, view: View) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the nodes that a pod may use, and those of them that lack a key."""
+    """Return the nodes that a pod may use, and which of them lack a key."""
     affinity, tolerations = required_part(sample.spec.node_affinity), sample.spec.tolerations
 
     def make() -> tuple[frozenset[str], frozenset[str]]:
@@ -110,7 +110,7 @@ def _message(key: str, nodes: Sequence[str], usable: int, workloads_of_key: Sequ
 
 
 def _correction(key: str, label: str, view: View) -> str:
-    """Return which of two similar keys to correct: the other one is well known, or on far more nodes."""
+    """Return which of two similar keys to correct: the other is well known, or on far more nodes."""
     known, its = key in _WELL_KNOWN, label in _WELL_KNOWN
     many = len(view.nodes.values(label)) > _FAR_MORE * len(view.nodes.values(key))
     if its and not known:
@@ -152,7 +152,7 @@ def too_few_domains_findings(
 
 
 def _no_domain_message(key: str, view: View) -> str:
-    """Say why no node counts for a constraint: none has its key, or those that have it are excluded."""
+    """Say why no node counts for a constraint: none has its key, or the nodes with the key are excluded."""
     labelled = sum(key in node.labels for node in view.snapshot.nodes)
     if not labelled:
         return (

@@ -7,7 +7,7 @@ from rebalancer.model.moves import Reference
 from rebalancer.model.reasons import FindingKind
 
 _MOST = 4
-"""Names in a message; the rest is counted."""
+"""Up to this many names are in a message; the rest are counted."""
 
 
 @dataclass(frozen=True, kw_only=True)

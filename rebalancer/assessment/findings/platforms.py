@@ -1,15 +1,16 @@
 """Findings about nodes that the scheduler chooses and that cannot run the pods: systems, architectures, what they lack.
 
-* SystemNotSelected: the pods of a workload say in `spec.os` what they run on, and may be placed on nodes whose label
-  kubernetes.io/os is another. The scheduler does not look at `spec.os`; the kubelet rejects the pod. One finding for
-  each workload: each is a fault, with a remedy of its own.
-* NodeCannotRun: pods may be placed on nodes of which objects say that they lack what the pods need: a CSI driver, a
-  runtime handler, a feature. One finding for each workload and each of them.
-* ArchitectureNotSelected: pods may be placed on nodes of several architectures, and what their images are built for is
-  not known. In a cluster of several architectures that is so of most workloads, and mostly right, so it is one finding
-  for all of them, and leaves out those that show that it is right: they have Ready pods on nodes of each architecture.
+* SystemNotSelected: the pods of a workload say in `spec.os` what they run on, and may be placed on nodes with another
+  kubernetes.io/os label. The scheduler does not read `spec.os`; the kubelet rejects the pod. One finding for each
+  workload: each is a fault, with a remedy of its own.
+* NodeCannotRun: pods may be placed on nodes that, by some object, lack what the pods need: a CSI driver, a runtime
+  handler, a feature. One finding for each workload and each lack.
+* ArchitectureNotSelected: pods may be placed on nodes of several architectures, and it is not known what their images
+  are built for. In a cluster of several architectures that is true for most workloads, and mostly right. So it is one
+  finding for all workloads. It leaves out workloads that have Ready pods on nodes of each architecture, which shows
+  that it is right.
 
-Both are about workloads with a constraint of their own or a limit in force: the others stay where they are.
+All are about workloads with a constraint of their own or a limit in force: the others stay where they are.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -73,7 +74,7 @@ def _find_usable(sample: Pod, view: View) -> frozenset[str]:
 
 
 def _usable(sample: Pod, key: str, view: View) -> Mapping[str, frozenset[str]]:
-    """Return the nodes that a pod may use, by a label; those without it are left out."""
+    """Return the nodes that a pod may use, by a label; nodes without the label are left out."""
     affinity, tolerations = required_part(sample.spec.node_affinity), sample.spec.tolerations
 
     def make() -> Mapping[str, frozenset[str]]:

@@ -1,6 +1,6 @@
 """Whether a deleted pod can be replaced, from the counts of its workload's constraints alone.
 
-If a pod is deleted its domain holds one pod less, and the minimum falls by one if that domain was an emptiest one. For
+If a pod is deleted its domain holds one pod less. The minimum falls by one if that domain was an emptiest domain. For
 every other filter a deletion only helps: it frees capacity and ends anti-affinity. So a node that passes all filters
 but PodTopologySpread now, and PodTopologySpread with the new counts, takes the replacement.
 
@@ -59,7 +59,7 @@ class PodLosses:
         self._known_takers: list[str] = []
 
     def undecided(self, pods: Sequence[Pod]) -> list[Pod]:
-        """Return the pods for whose replacement no node was found that surely takes it.
+        """Return the pods without a node that surely takes their replacement.
 
         Required affinity may lose the pod that it needs, and nominated pods may take capacity: then no node is sure.
         """
@@ -167,7 +167,7 @@ class PodLosses:
         return prepare_filters(self._next_pod, self._view, _OTHER_FILTERS)
 
     def _candidates(self, seen: Sequence[_Seen]) -> Iterator[str]:
-        """Yield nodes that take such pods, those of the emptiest domains of the coarsest constraint first."""
+        """Yield nodes that take such pods, nodes of the emptiest domains of the coarsest constraint first."""
         if self._coarsest is None:
             yield from (node for node in self._view.nodes.by_name if node in self._takers)
             return

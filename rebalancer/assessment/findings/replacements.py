@@ -39,7 +39,7 @@ MOST_PREDICTED: Final = 2_000
 """Predictions by the full scheduling model in one assessment; undecided pods beyond them have no finding."""
 
 MOST_DESCRIBED: Final = 1_000_000
-"""Nodes at which one assessment looks to count the filters that reject a replacement."""
+"""Up to this many nodes are visited in one assessment to count the filters that reject a replacement."""
 
 _MOST_PER_WORKLOAD: Final = 64
 """Predictions for the pods of one workload."""
@@ -101,7 +101,7 @@ class _ReplacementCheck:
         return ""
 
     def _describe(self, pod: Pod, made: Pod, state: View) -> str:
-        """Return why a pod that is to be made finds no node in a state, for as many workloads as may be looked at."""
+        """Return why a future pod finds no node in a state, for as many workloads as may be searched."""
         self._nodes_left -= len(state.nodes.names)
         text = f"if {pod.name} on {pod.node} were deleted, no node would admit its replacement"
         return f"{text}: {_describe_rejections(made, state)}" if self._nodes_left >= 0 else text
@@ -109,7 +109,7 @@ class _ReplacementCheck:
 
 # Many branches: a list of independent conditions, cheapest first; each that fails is an answer.
 def _can_all_return(placed: Sequence[Pod], next_pod: Pod, hard: Sequence[Counts], view: View) -> bool:
-    """Return whether each pod's node surely takes its replacement: what the pod frees is what the new one needs."""
+    """Return whether each pod's node surely takes its replacement: the pod frees what the new pod needs."""
     nodes = {pod.node or "" for pod in placed}
     admitting = admissible(next_pod, view)
     if any(counts.violated for counts in hard) or not nodes <= admitting:

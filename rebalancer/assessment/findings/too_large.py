@@ -1,6 +1,6 @@
 """TooLarge: pods with more constraints, terms or text than is read, or than the policy's `eligibility.maxTerms`.
 
-One finding for each namespace: whoever makes one such workload makes many.
+One finding for each namespace: a tenant that makes one such workload makes many.
 """
 
 from collections import defaultdict

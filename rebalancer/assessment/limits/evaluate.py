@@ -1,6 +1,6 @@
 """Evaluate limits: which are in force for which pods, and their counts.
 
-What can be done about a violation is planning's part. What is not known is not evaluated.
+Planning decides what can be done about a violation. What is not known is not evaluated.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

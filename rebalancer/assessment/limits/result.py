@@ -21,7 +21,7 @@ from rebalancer.scheduling.view import View
 
 @dataclass(frozen=True, slots=True)
 class Largest:
-    """The domain with the most pods, the first by name of several; `share` is its part of the total."""
+    """The domain with the most pods, of several the first by name; `share` is its part of the total."""
 
     domain: str
     count: int
@@ -29,18 +29,18 @@ class Largest:
 
 
 class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
-    """One limit on one set of pods with its counts.
-
-    `key` identifies the set: the key of the limit group, finer where the limit divides the group, with the larger
-    domain where the limit is evaluated within one. `counts` has every declared or eligible domain, and any other that
-    holds a pod.
-    """
+    """One limit on one set of pods with its counts."""
 
     gathered: LimitGroup
     rule: Limit
     key: Labels
+    """Identifies the set: the key of the limit group, finer where the limit divides the group.
+
+    It includes the larger domain where the limit is evaluated within one.
+    """
     parts: tuple[LimitGroupPart, ...]
     counts: DomainCounts
+    """Has every declared or eligible domain, and any other that holds a pod."""
     total: int
     existing: int
     """How many domains have a node."""
@@ -51,14 +51,14 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     view: View
 
     def __eq__(self, other: object) -> bool:
-        """Return whether two limits are equal and count the same: not from which view."""
+        """Return whether two limits are equal and count the same pods; their views may differ."""
         if not isinstance(other, EvaluatedLimit):
             return NotImplemented
         compared = ("name", "rule", "parts", "counts", "total", "existing", "possible", "cap")
         return all(getattr(self, name) == getattr(other, name) for name in compared)
 
     def __ne__(self, other: object) -> bool:
-        """Return the opposite: without it, msgspec compares by identity here."""
+        """Return the opposite: without it, msgspec compares by identity."""
         return not self == other
 
     def __hash__(self) -> int:
@@ -167,7 +167,7 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def state(self) -> State:
-        """The state; planning may find a Violated one to be Unfixable, and so is one that lacks nodes in a domain."""
+        """The state; planning may find a Violated limit to be Unfixable, as a limit that lacks nodes in a domain is."""
         if self.reason is Reason.NO_CAPACITY:
             return State.UNFIXABLE
         if self.reason is not None:
@@ -181,7 +181,7 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def reason(self) -> Reason | None:
-        """Why no placement of so many pods can satisfy it: over these domains, or over those with nodes."""
+        """Why no placement of this many pods can satisfy it: over these domains, or over those with nodes."""
         if not self.total:
             return None
         if self.cap is not None and self.cap * self.possible < self.total:
@@ -282,7 +282,7 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def sentence(self) -> str:
-        """The message, which begins with what violates it: a domain, or where none does, why no placement satisfies it.
+        """The message, which begins with what violates it: a domain, or otherwise why no placement satisfies it.
 
         A zone is lost: 9 pods are to be at most 4 in each of 2 zones, and so far each of these holds 3.
         """

@@ -2,7 +2,7 @@
 
 The order: maxSkew + 1 of one constraint, the finer key first; one node more in the smallest zone; minDomains no larger
 than the number of domains; domains that take no pods no longer counted; ScheduleAnyway for one constraint, the finer
-key first. Each is tried on the model, for all sizes; a change that helps only some of them is none.
+key first. Each is tried on the model, for all sizes; a change that helps only some of them does not count.
 """
 
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ def find_change(problem: SizeProblem, honored: SizeProblem | None, names: SizeNa
 
 
 class _Level(NamedTuple):
-    """A hard constraint of a problem; `put` returns the problem with another one in its place."""
+    """A hard constraint of a problem; `put` returns the problem with another constraint in its place."""
 
     key: str
     rule: Rule
@@ -37,7 +37,7 @@ class _Level(NamedTuple):
 
 
 def _levels(problem: SizeProblem, names: SizeNames) -> list[_Level]:
-    """Return the hard constraints, the one over the finer key first."""
+    """Return the hard constraints, the constraint over the finer key first."""
     levels = [
         _Level(names.fine, problem.fine, lambda rule: problem._replace(fine=rule)),
         _Level(names.coarse, problem.coarse, lambda rule: problem._replace(coarse=rule)),
@@ -63,7 +63,7 @@ def _changes(problem: SizeProblem, honored: SizeProblem | None, names: SizeNames
 
 
 def find_forbidding(problem: SizeProblem, names: SizeNames) -> tuple[str, ...]:
-    """Return the constraints that leave sizes without a placement: those that do so alone, or both together."""
+    """Return the constraints that leave sizes without a placement: alone, or both together."""
     levels = _levels(problem, names)
     alone = [
         level

@@ -1,12 +1,12 @@
 """The sizes without a placement of the workloads of a cluster: what is counted where, and what may change by itself.
 
-Evaluated are workloads with one or two hard constraints that nest and count the same pods, theirs among them. Nodes
-that are cordoned or not Ready take pods again some day; while they do not count, nothing is said. Capacity, affinity
-between pods and volumes are left out: they can only forbid more.
+Workloads are evaluated if they have one or two hard constraints that nest and count the same pods, their own among
+them. Nodes that are cordoned or not Ready take pods again some day; while they do not count, nothing is reported.
+Capacity, affinity between pods and volumes are left out: they can only forbid more.
 
-Where an autoscaler may add nodes, the number of nodes decides nothing: only constraints over zones are evaluated then,
-and none of which a domain without nodes may get some. An autoscaler is known by NodePools, by the marks that Karpenter
-and the cluster-autoscaler leave on nodes, by a workload that is called so, and by `capacity.mode` of the policy.
+Where an autoscaler may add nodes, the number of nodes decides nothing. Then only constraints over zones are evaluated,
+and none where a domain without nodes may get some. An autoscaler is known by NodePools, by the marks that Karpenter and
+the cluster-autoscaler leave on nodes, by a workload with such a name, and by `capacity.mode` of the policy.
 """
 
 from collections import Counter
@@ -52,22 +52,20 @@ _AUTOSCALERS: Final = ("cluster-autoscaler", "karpenter")
 
 
 class WorkloadSizes(Struct, frozen=True, gc=False):
-    """The sizes of one workload from `first` to `last` that have no placement, or none that pods reach one by one.
-
-    `autoscaler` is the HorizontalPodAutoscaler that may choose these sizes, "" without; it may choose up to `most`, of
-    which none above `MOST_SIZES` is evaluated. `forbidding` are the
-    constraints, `change` the smallest change after which no such size is left, "" where there are none, or none is
-    enough.
-    """
+    """The sizes of one workload from `first` to `last` that have no placement, or none that pods reach one by one."""
 
     workload: Reference
     autoscaler: str
+    """The HorizontalPodAutoscaler that may choose these sizes, "" without."""
     first: int
     last: int
     most: int
+    """The largest size that it may choose; sizes above `MOST_SIZES` are not evaluated."""
     verdict: SizeVerdict
     forbidding: tuple[str, ...] = ()
+    """The constraints that exclude the sizes."""
     change: str = ""
+    """The smallest change after which no such size is left, "" where there are none, or none is enough."""
 
     def __str__(self) -> str:
         """Name the autoscaler, the sizes, the constraints, and the change."""
@@ -88,7 +86,7 @@ class WorkloadSizes(Struct, frozen=True, gc=False):
 
 
 class _Range(NamedTuple):
-    """The sizes that are evaluated, the HorizontalPodAutoscaler that they are of, and the largest that it allows."""
+    """The sizes that are evaluated, their HorizontalPodAutoscaler, and the largest size that it allows."""
 
     autoscaler: str
     first: int
@@ -104,10 +102,10 @@ def find_workload_sizes(
     *,
     autoscaled: bool = True,
 ) -> tuple[WorkloadSizes, ...]:
-    """Return what is known of the sizes of each workload that a HorizontalPodAutoscaler scales; of the others if not.
+    """Return what is known of the sizes of each workload that a HorizontalPodAutoscaler scales, or of the others.
 
-    `groups` are the spread groups with the counts of their hard constraints. A workload in several groups is being
-    rolled out, and left out.
+    The others are meant if `autoscaled` is false. `groups` are the spread groups with the counts of their hard
+    constraints. A workload in several groups is being rolled out, and left out.
     """
     if "Node" in view.snapshot.unknown or (autoscaled and not view.snapshot.autoscalers):
         return ()
@@ -125,19 +123,18 @@ def find_workload_sizes(
 
 @dataclass(frozen=True, kw_only=True)
 class _Ground:
-    """The domains of one or two keys, and the constraints over them.
-
-    `zone_of` are the open domains of the finer key with their zones, `""` without a coarser key; `zones` are these with
-    the number of their open domains, the one with the fewest first. `nodes` are the nodes whose pods count, None: those
-    that the constraints count. `whole`: each node that counts takes pods.
-    """
+    """The domains of one or two keys, and the constraints over them."""
 
     zone_of: Mapping[str, str]
+    """The open domains of the finer key with their zones, `""` without a coarser key."""
     zones: Sequence[tuple[str, int]]
+    """The zones with the number of their open domains, the smallest number first."""
     closed_fine: Sequence[str]
     closed_coarse: Sequence[str]
     nodes: frozenset[str] | None
+    """The nodes whose pods count, None: the nodes that the constraints count."""
     whole: bool
+    """Whether each node that counts takes pods."""
     fine: Rule
     coarse: Rule
     names: SizeNames
@@ -199,7 +196,7 @@ class _Finder:
     def _range(self, workload: Reference, group: SpreadGroup, *, autoscaled: bool) -> _Range | None:
         scalers = self._view.snapshot.autoscalers_of.get((workload.namespace, workload.kind, workload.name), ())
         bounded = [scaler for scaler in scalers if scaler.max_replicas is not None]
-        # Of several, which fight each other, the one that may scale it furthest.
+        # If several compete, choose the autoscaler that may scale it furthest.
         scaler = max(bounded, key=lambda scaler: scaler.max_replicas or 0, default=None)
         if (scaler is not None) is not autoscaled:
             return None
@@ -239,10 +236,10 @@ class _Finder:
     def _is_known_complete(self, group: SpreadGroup, levels: Sequence[Counts], sizes: _Range, ground: _Ground) -> bool:
         """Return whether every size has a placement, where that is known without a look at the domains.
 
-        Over one key without closed domains the emptiest domain always takes a pod. Over two, pods that satisfy maxSkew
-        1 over the finer one are spread within each zone as those that come one by one. If these reach every size from
-        no pod on, so do those from where they are: the first zone in which the former would exceed the latter is open
-        to both.
+        Over one key without closed domains the emptiest domain always takes a pod. Over two keys, pods that satisfy
+        maxSkew 1 over the finer key are spread within each zone like pods that come one by one. If these reach every
+        size from no pod on, so do pods from the current placement: the first zone in which the former would exceed the
+        latter is open to both.
         """
         if not ground.whole or not self._has_every_size(ground, sizes):
             return False
@@ -260,7 +257,7 @@ class _Finder:
         return self._complete[key]
 
     def _counts_own_only(self, group: SpreadGroup, levels: Sequence[Counts]) -> bool:
-        """Return whether all that is counted are the pods of one owner, as those of nearly all workloads are."""
+        """Return whether all counted pods belong to one owner, as for nearly all workloads."""
         own = count_members_pods(group.members[0], self._view) if len(group.members) == 1 else None
         return own is not None and own == levels[0].by_node and own == levels[-1].by_node
 
@@ -315,7 +312,7 @@ class _Finder:
 
 
 def _order(counts: Counts) -> tuple[int, bool]:
-    """Order keys: the one with more domains first, of two with as many the host name."""
+    """Order keys: the key with more domains first, of two with equal numbers the host name."""
     return -len(counts.by_domain.domains), counts.constraint.key != HOSTNAME
 
 
@@ -325,7 +322,7 @@ def _replicas(workload: Reference, group: SpreadGroup) -> int:
 
 
 def _make_ground(levels: Sequence[Counts], usable: frozenset[str], view: View, *, honor: bool) -> _Ground | None:
-    """Return the domains, None where those of the finer key do not lie within those of the coarser one."""
+    """Return the domains, None where the finer key's domains do not lie within the coarser key's."""
     values = [view.nodes.values(row.constraint.key) for row in levels]
     fine, coarse = levels[0], levels[1] if len(levels) > 1 else None
     pairs = {(values[0][node], values[1][node] if coarse is not None else "") for node in usable}

@@ -1,22 +1,23 @@
 """Which sizes of a workload have a placement under its hard constraints, and which of them pods reach one by one.
 
 Problem: with hard constraints over nodes and zones, zones of unequal numbers of nodes leave sizes without a placement;
-the next pod then waits for ever. Two verdicts: a size is *impossible* if no placement of that many pods satisfies every
-constraint, and *unreachable* if one does, but no sequence of pods, each on a node that the constraints admit
-(`count + 1 - minimum <= maxSkew`), leads to it from where the pods are now. A size that pods do reach is neither, and
-one that they reach beside the pods of other workloads alone is not impossible, although those may violate a constraint.
+the next pod then waits for ever. There are two verdicts. A size is *impossible* if no placement of that many pods
+satisfies every constraint. It is *unreachable* if one does, but no sequence of pods, each on a node that the
+constraints admit (`count + 1 - minimum <= maxSkew`), leads to it from where the pods are now. A size that pods do reach
+is neither. A size that pods reach only beside the pods of other workloads is not impossible, although those may violate
+a constraint.
 
 Ideas. *Impossible*: with the minimum of each key fixed, a domain may hold the window [minimum, minimum + maxSkew], and
 sums of windows are windows again. Each pair of minima gives an interval of sizes; their union is exact. *Unreachable*:
 in a zone, the emptiest domain is as good as any choice. What one zone takes never keeps a pod from another zone, since
-minima only rise. So all orders of zones end at the same size, and one of them is played. With maxSkew 1 over the finer
+minima only rise. So all orders of zones end at the same size, and one order is simulated. With maxSkew 1 over the finer
 key the scheduler has no other choice within a zone; above 1, its choices may strand pods earlier.
 
 Example: zones of 2 and 1 nodes, maxSkew 1 over both keys. Five pods are 1,2 | 2. Six would be 3 and 3 by zone, and one
 node of 3 beside one of 1: impossible. Seven could be 2,2 | 3, but only by way of six: unreachable.
 
-Cost: in proportion to the size and the number of zones of different shape; equal domains are counted, not listed.
-The tests compare both verdicts with a search over nodes.
+Cost: in proportion to the size and the number of zones of different shape; equal domains are counted, not listed. The
+tests compare both verdicts with a search over nodes.
 """
 
 from collections import Counter
@@ -25,11 +26,11 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 _MOST_CACHED: Final = 16_384
-"""Verdicts that are kept from cycle to cycle; equal workloads on equal nodes share one."""
+"""Verdicts that are stored from cycle to cycle; equal workloads on equal nodes share one."""
 
 
 class Rule(NamedTuple):
-    """A hard constraint over `domains` domains, open and closed ones. `max_skew` None: no constraint."""
+    """A hard constraint over `domains` domains, open and closed. `max_skew` None: no constraint."""
 
     max_skew: int | None = None
     domains: int = 0
@@ -48,7 +49,7 @@ class Zone(NamedTuple):
     """A domain of the coarser key in which pods may be placed.
 
     `open` has rows (pods, number of domains) of the finer key's domains that take pods, the emptiest first. `others`
-    are the pods that the coarser constraint counts in the zone besides.
+    are the other pods that the coarser constraint counts in the zone.
     """
 
     open: tuple[tuple[int, int], ...]
@@ -56,7 +57,7 @@ class Zone(NamedTuple):
 
 
 class Filling(NamedTuple):
-    """Counted pods: those of each zone, and those of domains that count and take no pod of the workload."""
+    """Counted pods: the pods of each zone, and of domains that count and take no pod of the workload."""
 
     zones: tuple[Zone, ...]
     closed_fine: tuple[int, ...] = ()
@@ -64,31 +65,30 @@ class Filling(NamedTuple):
 
 
 class SizeProblem(NamedTuple):
-    """The constraints of a workload and what they count.
-
-    Without a coarser key its rule is `NO_RULE`, and everything is in one zone. `now` has all counted pods, `foreign`
-    those of other workloads, in the same zones, of which the first has the fewest open domains; `placed` pods of the
-    workload have a node now. Sizes from `first` to `last` are evaluated.
-    """
+    """The constraints of a workload and what they count. Sizes from `first` to `last` are evaluated."""
 
     fine: Rule
     coarse: Rule
+    """`NO_RULE` without a coarser key; then everything is in one zone."""
     now: Filling
+    """All counted pods."""
     foreign: Filling
+    """Counted pods of other workloads, in the same zones; the first zone has the fewest open domains."""
     placed: int
+    """Pods of the workload that have a node now."""
     first: int
     last: int
 
 
 class SizeVerdict(NamedTuple):
-    """The sizes without a placement, and those that have one which pods do not reach one by one."""
+    """The sizes without a placement, and the sizes whose placement pods do not reach one by one."""
 
     impossible: tuple[int, ...] = ()
     unreachable: tuple[int, ...] = ()
 
     @property
     def number(self) -> int:
-        """How many sizes are either."""
+        """How many sizes are without a placement or unreachable."""
         return len(self.impossible) + len(self.unreachable)
 
 
