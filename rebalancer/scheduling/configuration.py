@@ -1,9 +1,9 @@
 """Profiles from a KubeSchedulerConfiguration, as the administrator gives it to kube-scheduler.
 
 The fields that are read are read strictly: an unknown value is an error that names line, field and what was expected.
-An error never has a value of the file: errors are published, and the path comes from the policy, whose author may not
-be allowed to read every file that the controller can. What this package cannot model (extenders, third-party plugins,
-RequestedToCapacityRatio) goes into `Profile.unmodelled`; nothing is predicted for such a profile.
+An error never has a value of the file. The reason: errors are published, and the path comes from the policy, whose
+author may not be allowed to read every file that the controller can. What this package cannot model (extenders,
+third-party plugins, RequestedToCapacityRatio) goes into `Profile.unmodelled`; nothing is predicted for such a profile.
 Source: `apis/config/v1/default_plugins.go`, `default_plugins.go` (mergePlugins).
 """
 
@@ -37,7 +37,7 @@ SILENT: Final = frozenset(
 LARGEST_FILE: Final = 1024 * 1024
 """Bytes; what a ConfigMap can hold."""
 DECIDING: Final = ("multiPoint", "preFilter", "filter", "preScore", "score")
-"""Extension points at which a plugin can change a pod's node; the later ones override the first."""
+"""Extension points at which a plugin can change a pod's node; later points override the first."""
 _TYPE_NAMES: Final[Mapping[type, str]] = {
     dict: "a mapping",
     list: "a list",
@@ -76,7 +76,7 @@ def read_profiles(data: bytes) -> Mapping[str, Profile]:
 
 
 def _read_tree(data: bytes) -> Tree:
-    """Read the document. Messages of the YAML parser quote the text, so that only their lines are passed on."""
+    """Read the document. Messages of the YAML parser quote the text, so only their lines are passed on."""
     if len(data) > LARGEST_FILE:
         raise ConfigurationError(f"the file has {len(data):,} bytes; expected at most {LARGEST_FILE:,}")
     try:
@@ -160,9 +160,9 @@ def _read_plugins(field: "_Field") -> tuple[frozenset[str], Mapping[str, int], t
 
 
 def _read_post_filters(field: "_Field") -> tuple[str, ...]:
-    """Return the plugins that are asked about a pod that no node admits.
+    """Return the plugins that are called for a pod that no node admits.
 
-    Of the plugins that are enabled everywhere only preemption is known to be one of them.
+    Among the plugins that are enabled everywhere only preemption is known to be such a plugin.
     """
     on = dict.fromkeys(DEFAULT_PROFILE.post_filters)
     for point in ("multiPoint", "postFilter"):
@@ -250,7 +250,7 @@ class _Field:
         return _Field(self._tree, (*self._path, name), self.mapping().value.get(name))
 
     def empty(self, *path: str | int) -> "_Field":
-        """Return an empty mapping in place of one that the document does not have."""
+        """Return an empty mapping in place of a missing one."""
         return _Field(self._tree, (*self._path, *path), {})
 
     def mapping(self) -> "_Field":

@@ -35,7 +35,7 @@ FILTERS: Final[Sequence[type[Filter]]] = (*NODE_FILTERS, *CAPACITY_FILTERS, PodT
 
 
 def prepare_filters(pod: Pod, view: View, plugins: Sequence[type[Filter]] = FILTERS) -> Sequence[Filter]:
-    """Return those of these filters that the profile enables, prepared for a pod."""
+    """Return which of these filters the profile enables, prepared for a pod."""
     return [plugin(pod, view) for plugin in plugins if plugin.name not in view.profile.filters_off]
 
 

@@ -72,7 +72,7 @@ class NodeCounts(dict[str, int]):
 
     @property
     def sums(self) -> dict[str, Mapping[str, int]]:
-        """The sums by key, for those who add up."""
+        """The sums by key, for callers that add up."""
         try:
             return self._sums
         except AttributeError:  # made when first needed: there are thousands of objects
@@ -109,7 +109,7 @@ class NodeIndex:
         return sorted(self.by_name)  # they mostly are already
 
     def in_order(self, nodes: frozenset[str]) -> list[str]:
-        """Return nodes sorted by name: of many, faster than sorting them."""
+        """Return nodes sorted by name: for many nodes, faster than sorting them."""
         if len(nodes) * 10 < len(self.by_name):
             return sorted(nodes)
         return [name for name in self._sorted_names if name in nodes]
@@ -123,7 +123,7 @@ class NodeIndex:
         """Return the value of a label by node, for the nodes that carry it. The empty string is a value."""
         values = self._values.get(key)
         if values is None:
-            # One object for each value, which is then recognised by identity: pods are added up by it.
+            # One object for each value, so that adding up pods recognises it by identity.
             first = dict[str, str]().setdefault
             values = {
                 node.name: first(value, value)
@@ -134,7 +134,7 @@ class NodeIndex:
         return values
 
     def by_value(self, key: str, counts: Mapping[str, int]) -> Mapping[str, int]:
-        """Add up counts by node, of nodes that carry the label, by its value."""
+        """Add up counts by node, for nodes that carry the label, by its value."""
         if self._is_node_name(key):
             return counts
         if not isinstance(counts, NodeCounts):
@@ -153,7 +153,7 @@ class NodeIndex:
         return totals
 
     def _is_node_name(self, key: str) -> bool:
-        """Say whether the value of a label is the node's name wherever it is, as that of the host name mostly is."""
+        """Say whether the value of a label is the node's name wherever it is, as the host name's mostly is."""
         is_name = self._own_names.get(key)
         if is_name is None:
             values = self.values(key)
@@ -186,8 +186,8 @@ class NodeIndex:
     def matching(self, affinity: RequiredAffinity | None) -> frozenset[str]:
         """Return the nodes that satisfy `nodeSelector` and required node affinity.
 
-        Source: component-helpers `nodeaffinity.GetRequiredNodeAffinity`. Terms are ORed, what is in a term is ANDed, a
-        term without expressions and fields selects nothing.
+        Source: component-helpers `nodeaffinity.GetRequiredNodeAffinity`. Terms are ORed, the requirements of a term are
+        ANDed, and a term without expressions and fields selects nothing.
         """
         nodes = self._affinities.get(affinity)
         if nodes is None:

@@ -9,7 +9,7 @@ from rebalancer.scheduling.versions import VersionRules
 NO_EXTENDED: Mapping[str, int] = {}
 
 Charge = tuple[Resources, tuple[int, int]]
-"""What a pod takes of its node: its requests, and the CPU and memory of them that are scored."""
+"""What a pod takes of its node: its requests, and the CPU and memory that are scored."""
 
 PodAmounts = tuple[int, int, int, int, int, tuple[tuple[str, int], ...]]
 """What one pod uses: the numbers of `Usage`, in its order."""
@@ -69,7 +69,7 @@ def get_amounts(charge: Charge) -> PodAmounts:
 
 
 def multiply_amounts(amounts: PodAmounts, pods: int) -> Usage:
-    """Return what so many equal pods use."""
+    """Return what this many equal pods use."""
     cpu, memory, storage, scored_cpu, scored_memory, extended = amounts
     others = {name: pods * amount for name, amount in extended} if extended else NO_EXTENDED
     return Usage(pods, pods * cpu, pods * memory, pods * storage, pods * scored_cpu, pods * scored_memory, others)

@@ -1,9 +1,9 @@
-"""What would let nodes take a pod that they reject: the least that was tried on the model and helps.
+"""What would let nodes take a pod that they reject: the smallest tried change that helps on the model.
 
-Of nodes that the spread constraints leave it: uncordon one, remove its taint or bring it back, free what it lacks. A
-node counts only if no other filter rejects it; nodes are tried one by one, then all that a filter rejects together. Of
-the pod's own constraints: respect taints when domains are counted, require fewer domains, allow more skew; each is
-tried alone.
+For nodes that the spread constraints leave it: uncordon a node, remove its taint or bring it back, or free what it
+lacks. A node counts only if no other filter rejects it. Nodes are tried one by one, then all nodes that a filter
+rejects together. For the pod's own constraints: respect taints when domains are counted, require fewer domains, or
+allow more skew. Each change is tried alone.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -32,10 +32,10 @@ _TRIED: Final = 8
 """Nodes that are tried one by one, for each filter."""
 
 _MOST_SEARCHED: Final = 64
-"""Full nodes of which it is asked whether enough can be freed there."""
+"""For up to this many full nodes it is checked whether enough can be freed there."""
 
 _MOST_NAMED: Final = 3
-"""Nodes of which it is said what they lack."""
+"""For up to this many nodes the message says what they lack."""
 
 _MORE_SKEW: Final = 3
 """By how much more skew is tried."""
@@ -44,7 +44,7 @@ CHANGES_TRIED: Final = _MORE_SKEW + 2
 """Changes of one constraint that are tried at most."""
 
 _MOST_PLACED: Final = 20
-"""Pods that are placed for a change, beside the one that it is of: of more none is named."""
+"""Pods that are placed for a change, beside the pod it is for; with more pods no change is named."""
 
 _OTHERS: Final = tuple(plugin for plugin in FILTERS if plugin is not PodTopologySpread)
 
@@ -58,7 +58,7 @@ def find_opening(
 ) -> str:
     """Return what to do with some of the `wanted` nodes so that they take a pod; "" where nothing was found.
 
-    `helps` says whether it is enough if these take such pods.
+    `helps` says whether it is enough if these nodes take such pods.
     """
     for able, say in _openings(rejected, wanted, pod, view):
         for opened in (*([node] for node in able[:_TRIED]), able):
@@ -68,7 +68,7 @@ def find_opening(
 
 
 _Opening = tuple[Sequence[str], Callable[[Sequence[str]], str]]
-"""Nodes that would take a pod if something was done, by name, and how that is said of some of them."""
+"""Nodes that would take a pod if something was done, by name, and the sentence for some of them."""
 
 
 def _openings(rejected: Iterable[Rejected], wanted: frozenset[str], pod: Pod, view: View) -> Iterator[_Opening]:
@@ -125,7 +125,7 @@ def _tolerating(pod: Pod, toleration: Toleration) -> Pod:
 def _passing(
     pod: Pod, view: View, nodes: frozenset[str], filters: Sequence[type[Filter]] | None = None
 ) -> Sequence[str]:
-    """Return those of the nodes that pass the filters, all but that of spread constraints where none are given."""
+    """Return which of the nodes pass the filters: by default all filters but that of spread constraints."""
     rejected = reject_nodes(pod, view, _OTHERS if filters is None else filters, nodes) if nodes else ()
     return sorted(nodes.difference(*(row.nodes for row in rejected)))
 

@@ -1,8 +1,8 @@
-"""Pending pods in turn, as the scheduler's queue takes them: who is placed next, and on which nodes it may be.
+"""Pending pods in turn, as the scheduler's queue takes them: the pod that is placed next, and its possible nodes.
 
-Planner and simulator ask these functions; there is no second scheduler. What differs is only the rule by which one of
-the feasible nodes is chosen (`Choose`). A volume that an unbound claim would take is not taken here: two pods of one
-queue may both be promised the last one.
+Planner and simulator call these functions; there is no second scheduler. They differ only in the rule that chooses one
+of the feasible nodes (`Choose`). A volume that an unbound claim would take is not taken here: two pods of one queue may
+both be promised the last volume.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -23,14 +23,14 @@ Nodes = TypeVar("Nodes", bound=Collection[str])
 
 
 class Candidates(NamedTuple):
-    """The nodes that admit a pod, and those of them that it may get by a rule."""
+    """The nodes that admit a pod, and the nodes among them that it may get by a rule."""
 
     feasible: frozenset[str]
     chosen: Collection[str]
 
 
 class Placement(Struct, frozen=True, kw_only=True):
-    """How a queue was placed: who is where, who stays pending, and the state after it."""
+    """How a queue was placed: each pod's node, the pods that stay pending, and the state after it."""
 
     placed: tuple[tuple[Pod, str], ...] = ()
     pending: tuple[Pod, ...] = ()
@@ -51,7 +51,7 @@ def most_likely(pod: Pod, view: View, nodes: frozenset[str]) -> Collection[str]:
 
 
 def top_scoring(pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:
-    """Choose the top-scoring nodes: the scheduler picks one of them, nobody knows which."""
+    """Choose the top-scoring nodes: the scheduler picks one of them, and nobody knows which."""
     return best(pod, view, nodes)
 
 
@@ -66,7 +66,7 @@ def queue(pods: Iterable[Pod]) -> Sequence[Pod]:
 
 
 def candidate_nodes(pod: Pod, view: View, choose: Choose) -> Candidates:
-    """Return the nodes that admit a pod, and those that it may get; both are empty where none does."""
+    """Return the nodes that admit a pod, and the nodes that it may get; both are empty where none does."""
     nodes = feasible(pod, view)
     return Candidates(nodes, choose(pod, view, nodes) if nodes else ())
 
@@ -81,7 +81,7 @@ def next_placement(waiting: Iterable[Pod], nodes_of: Callable[[Pod], Nodes]) -> 
 
 
 def place(pods: Iterable[Pod], view: View, choose: Choose = most_likely) -> Placement:
-    """Play the queue once, each pod on the first node of its choice.
+    """Simulate the queue once, each pod on the first node of its choice.
 
     Pods that do not fit are tried again after a success, behind the others.
     """

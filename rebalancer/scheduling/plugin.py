@@ -15,7 +15,7 @@ T = TypeVar("T")
 class Filter(ABC):
     """A filter prepared for one pod in one state, then called for each node.
 
-    The constructor is the plugin's PreFilter: whatever does not depend on the node is computed there, once.
+    The constructor is the plugin's PreFilter: it computes once what does not depend on the node.
     """
 
     name: ClassVar[str]

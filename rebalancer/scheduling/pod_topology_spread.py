@@ -54,7 +54,7 @@ class EligibleNodes:
     """
 
     def __init__(self, nodes: frozenset[str], key: str, index: NodeIndex, closed: frozenset[str] = frozenset()) -> None:
-        """Take the nodes that take part, and those whose taints alone keep them out but whose domains are there."""
+        """Take the nodes that take part, and the nodes that taints alone keep out but whose domains count."""
         self.nodes: Final = nodes
         domains = index.groups(key)
         if len(nodes) < len(index.values(key)):
@@ -120,7 +120,7 @@ class DomainCounts(Mapping[str, int]):
         return repr(dict(self))
 
     def change(self, changes: Mapping[str, int]) -> "DomainCounts":
-        """Return the counts with pods added to or removed from domains; what is no domain is left out."""
+        """Return the counts with pods added to or removed from domains; values that are no domain are left out."""
         filled = dict(self.filled)
         for value, number in changes.items():
             count = filled.get(value, 0) + number
@@ -150,7 +150,7 @@ class Counts:
         self.constraint: Final = constraint
         self.eligible: Final = eligible
         self.self_match: Final = self_match
-        # Where every node is eligible, so are those that hold pods.
+        # Where every node is eligible, so are the nodes that hold pods.
         if len(eligible.nodes) < len(nodes.by_name) and not eligible.nodes.issuperset(per_node):
             per_node = {node: count for node, count in per_node.items() if node in eligible.nodes}
         self.by_node: Final = per_node
@@ -169,7 +169,7 @@ class Counts:
         """The actual skew: greatest count less the minimum."""
 
     def __eq__(self, other: object) -> bool:
-        """Return whether two counts are of equal constraints over equal nodes, and of as many pods on each."""
+        """Return whether two counts have equal constraints, equal nodes, and equal numbers of pods on each node."""
         if not isinstance(other, Counts):
             return NotImplemented
         return (self.constraint, self.self_match, self.by_node, self.by_domain.domains) == (

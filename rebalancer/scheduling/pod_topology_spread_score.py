@@ -27,7 +27,7 @@ T = TypeVar("T")
 def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
     """Return 0 to 100, the fewer matching pods the better; None for a pod without soft constraints.
 
-    `nodes` are the candidates: sizes and extremes are those of the candidates, while pods are counted everywhere.
+    `nodes` are the candidates. Sizes and extremes are those of the candidates, while pods are counted everywhere.
     """
     constraints = constraints_of(pod, view)
     if not constraints.soft:
@@ -44,8 +44,8 @@ def requires_all_keys(constraint: EffectiveConstraint, view: View) -> bool:
 class Term(NamedTuple):
     """What one soft constraint adds to the raw scores.
 
-    `pods` are those that it counts for each candidate that carries its key. `domains` has the domain of each candidate
-    that takes part; None for the host name: each node is its own domain then, whatever its label says.
+    `pods` are the counted pods for each candidate that carries its key. `domains` has the domain of each candidate that
+    takes part; None for the host name: each node is its own domain then, whatever its label says.
     """
 
     key: str
@@ -65,7 +65,7 @@ def compute_raw_scores(constraints: Constraints, pod: Pod, view: View, nodes: Se
 
 
 def find_taking_part(constraints: Constraints, view: View, nodes: Sequence[str]) -> Sequence[str]:
-    """Return the candidates that are scored: those with every soft key, unless the constraints are system defaults."""
+    """Return the scored candidates: those with every soft key, or all if the constraints are system defaults."""
     if not requires_all_keys(constraints.soft[0], view):
         return nodes
     carrying = view.nodes.carrying(constraints.soft[0].required_keys)

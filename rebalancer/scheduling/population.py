@@ -1,7 +1,7 @@
 """The snapshot's pods by node, indexed for counting by selector.
 
-A selector is tested against distinct label sets, never against pods, and only against those that share a value with
-one of its requirements: 10,000 constraints over 150,000 pods touch each matching pod once.
+A selector is tested against distinct label sets, never against pods, and only against sets that share a value with one
+of its requirements: 10,000 constraints over 150,000 pods touch each matching pod once.
 """
 
 from collections import Counter
@@ -90,7 +90,7 @@ class LabelSets:
         by_value = self._having.get(key)
         if by_value is None:
             by_value = self._having[key] = {}
-            # Of thousands of keys that selectors of one team name, most are on no pod.
+            # Selectors of one team may name thousands of keys; most are on no pod.
             for labels in self.nodes_of if key in self._keys else ():
                 value = labels.get(key)
                 if value is not None:
@@ -200,7 +200,7 @@ class Population:
 
     @cached_property
     def _unread(self) -> Mapping[RequiredLabel, Mapping[str, UnreadTerms]]:
-        """The affinity terms that are not read, by a label that they require, and by namespace all of its together."""
+        """The affinity terms that are not read, by a label that they require, and all together by namespace."""
         by_label: dict[RequiredLabel, dict[str, UnreadTerms]] = {}
         for namespace, kinds in self.affine.items():
             for affinity in kinds:
@@ -213,8 +213,9 @@ class Population:
     def repelling(self, namespace: str, labels: Labels) -> Iterable[tuple[str, PodAffinity]]:
         """Return the affinities, with their namespaces, whose anti-affinity may select a pod with these labels.
 
-        The look-up goes by a label that a term requires: of thousands of workloads that keep their own pods apart, a
-        pod matches only its own; and of thousands of terms that reach other namespaces, those about its labels.
+        The look-up goes by a label that a term requires. Thousands of workloads may keep their own pods apart; a pod
+        then matches only its own. Thousands of terms may reach other namespaces; it then matches only terms about its
+        labels.
         """
         own, reaching = self._affinities_by_label.get(namespace), self._reaching_by_label
         if own is None and not reaching:
@@ -239,7 +240,7 @@ class Population:
 
     @cached_property
     def _reaching_by_label(self) -> Mapping[RequiredLabel, Sequence[tuple[str, PodAffinity]]]:
-        """Those of them with anti-affinity that may select pods of other namespaces, likewise."""
+        """The anti-affinity that may select pods of other namespaces, by the same keys."""
         by_label: dict[RequiredLabel, list[tuple[str, PodAffinity]]] = {}
         for namespace, kinds in self.reaching.items():
             for affinity in kinds:
@@ -261,7 +262,7 @@ class Population:
 
     @cached_property
     def _usage(self) -> Mapping[str, Usage]:
-        """What the pods of each node use. It is added up once for all pods that use the same: nodes share the sums."""
+        """What the pods of each node use. Pods that use equal amounts are added up once: nodes share the sums."""
         names_by_amounts: dict[PodAmounts, list[str]] = {}
         for pod, names, _ in self._runs:
             names_by_amounts.setdefault(get_amounts(get_charge(pod, self._rules)), []).extend(names)
@@ -283,7 +284,7 @@ class Population:
     def fitting_nodes(self, key: Hashable, fits: Callable[[Node, Usage], bool]) -> frozenset[str]:
         """Return the nodes for which `fits` holds; computed once for each key.
 
-        It goes by what a node offers and what is used of it: nodes that share both have one answer.
+        It depends on what a node offers and what is used of it: nodes that share both have one answer.
         """
         names = self._fitting.get(key)
         if names is None:
@@ -301,14 +302,14 @@ class Population:
 
 
 def _find_required_labels(term: PodAffinityTerm) -> Sequence[RequiredLabel]:
-    """Return labels of which a pod must have one to be selected by a term; none, where it selects no pod."""
+    """Return labels, one of which a pod must have to be selected by a term; none, where it selects no pod."""
     if term.selector is None:
         return ()
     return find_required_labels((one.key, one.operator, one.values) for one in term.selector.requirements)
 
 
 def _unite_unread(one: UnreadTerms | None, other: UnreadTerms) -> UnreadTerms:
-    """Return whom the terms of one or the other may select, whatever their labels."""
+    """Return the pods that either's terms may select, whatever their labels."""
     if one is None or one == other:
         return other
     return UnreadTerms(

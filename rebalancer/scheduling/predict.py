@@ -26,7 +26,7 @@ NO_NODES = "no nodes available to schedule pods"
 class NodePrediction:
     """One node. `scores` are 0 to 100 by plugin before their weights; `total` is None where nothing is scored.
 
-    Nothing is scored on nodes that do not pass, nor where only one node passes.
+    Nodes that do not pass are not scored, nor is a node that passes alone.
     """
 
     name: str
@@ -42,7 +42,7 @@ class NodePrediction:
     def rejected_by(self) -> str | None:
         """Return the plugin that the scheduler would name: the first in its order that rejects.
 
-        Nodes other than those that a pod's affinity names are not examined by any other filter.
+        If a pod's affinity names nodes, no other filter examines the other nodes.
         """
         if self.verdicts.get(NodeAffinityFilter.name) is NOT_NAMED:
             return NodeAffinityFilter.name
@@ -59,8 +59,8 @@ class Prediction:
     """What would happen to a pod if the scheduler placed it now.
 
     `candidates` are the nodes that the scheduler may pick. It scores `scored` of the feasible nodes: in a large cluster
-    not all of them. The candidates are then those that rank highest in any sample, while scores and totals are those of
-    a sample of all. `unpredictable`: why the prediction is not reliable, None where it is.
+    not all of them. The candidates are then the nodes that rank highest in any sample, while scores and totals are
+    those of a sample of all. `unpredictable`: why the prediction is not reliable, None where it is.
     """
 
     pod: Pod
@@ -152,7 +152,7 @@ def _evaluate_nominated_nodes(pod: Pod, view: View) -> Mapping[str, Mapping[str,
 def _predict_preemption(
     pod: Pod, nodes: Sequence[NodePrediction], filters: Sequence[Filter], view: View
 ) -> PreemptionOutlook:
-    """Predict from the results of all nodes; that of a pod which a plugin refuses as a whole is the same on each."""
+    """Predict from the results of all nodes; if a plugin refuses a pod as a whole, each node has that result."""
     refusal = _find_refusal(filters)
     results = {node.name: node.verdict if refusal is None else refusal for node in nodes}
     return find_preemptions(pod, results, view)

@@ -1,22 +1,23 @@
 """Preemption: which pods of lower priority kube-scheduler deletes for a pod that no node admits.
 
-Problem: a pod fits on no node. Idea: on each node that rejects it for something that pods can change, remove every pod
-of lower priority; if the pod fits then, take them back one by one, the most important first, as long as it still fits.
-Those that stay out are the victims. Of all such nodes the scheduler takes the one whose victims matter least.
+Problem: a pod fits on no node. Idea: take each node that rejects it for something that pods can change, and remove
+every pod of lower priority. If the pod fits then, put them back one by one, the most important first, as long as it
+still fits. The pods that stay out are the victims. Among all such nodes the scheduler takes the node whose victims
+matter least.
 
 Example, 4 CPUs a node, a pod of priority 10 with 2 CPUs: a runs pods of 1, 1 and 2 CPUs with the priorities 0, 5 and 5,
-b runs one of 4 CPUs with priority 3. On a the second pod goes back first, then the third no longer fits, then the
+b runs a pod of 4 CPUs with priority 3. On a the second pod goes back first, then the third no longer fits, then the
 first does: one victim, of priority 5. On b the victim has priority 3: b is chosen.
 
-What nobody can know is left open: the order of pods that started in the same second, the order of the budgets, which
-nodes a large cluster's dry run reaches, and which of equal nodes wins. So the result is a set of outcomes.
+Some things cannot be known: the order of pods that started in the same second, the order of the budgets, which nodes a
+large cluster's dry run reaches, and which of equal nodes wins. They are left open, so the result is a set of outcomes.
 
 Source: `defaultpreemption/default_preemption.go` (SelectVictimsOnNode, PodEligibleToPreemptOthers),
 `framework/preemption/preemption.go` (DryRunPreemption, pickOneNodeForPreemption), `preemption/util.go`
-(MoreImportantVictim, FilterVictimsWithPDBViolation). Pod groups, which 1.37 preempts
-as a whole if an administrator enables that, are not here.
+(MoreImportantVictim, FilterVictimsWithPDBViolation). Pod groups, which 1.37 preempts as a whole if an administrator
+enables that, are not here.
 
-Cost: one run of the filters on one node for each of its pods of lower priority, for each order that is possible.
+Cost: one run of the filters on one node for each of its pods of lower priority, for each possible order.
 """
 
 from collections import Counter
@@ -49,7 +50,7 @@ DEFAULT_PREEMPTION: Final = "DefaultPreemption"
 BUDGETS: Final = "PodDisruptionBudget"
 
 MOST_ORDERS: Final = 24
-"""Orders of equally important pods of a node, and of budgets, that are tried; of more only one is, and that is said."""
+"""Up to this many orders of equally important pods, and of budgets, are tried; else one is, and the result says so."""
 
 NEVER: Final = "its preemptionPolicy is Never"
 SWITCHED_OFF: Final = "the scheduler's configuration switches preemption off"
@@ -61,7 +62,7 @@ _LOWEST_PRIORITY: Final = 2**31
 _NO_START: Final = datetime.max.replace(tzinfo=UTC)
 
 Importance = tuple[int, datetime]
-"""The lowest is the most important: less the priority, then the start; one that has yet to start is the last."""
+"""The lowest is the most important: less the priority, then the start; a pod that has yet to start is the last."""
 
 BudgetOrder = Mapping[DisruptionBudget, int]
 """The position of each budget whose position matters."""
@@ -71,8 +72,8 @@ class Preemption(Struct, frozen=True, gc=False, kw_only=True):
     """One outcome: the node that the pod is nominated for, and the pods that are deleted there.
 
     `victims` are sorted, the most important first. `violations` is the scheduler's own number, by which it compares
-    nodes: victims whose budget would not spare all pods of lower priority. `broken` are the budgets that allow fewer
-    disruptions than the victims take.
+    nodes: victims whose budget does not allow removing all pods of lower priority. `broken` are the budgets that allow
+    fewer disruptions than the victims take.
     """
 
     node: str
@@ -174,8 +175,8 @@ def _count_enough(nodes: int, view: View) -> int:
 def _order_budgets(runs: Iterable["_DryRun"], view: View) -> tuple[Sequence[BudgetOrder], bool]:
     """Return the orders of budgets that may make a difference, and whether these are all.
 
-    The scheduler lists them in any order. From 1.37 on it asks no further budget about a pod that has violated one, so
-    that the order decides what is left of the others.
+    The scheduler lists them in any order. From 1.37 on, once a pod has violated a budget, no further budget is asked
+    about it, so that the order decides what is left of the others.
     """
     if not view.rules.first_violation_decides:
         return [{}], True
@@ -192,9 +193,9 @@ def _order_budgets(runs: Iterable["_DryRun"], view: View) -> tuple[Sequence[Budg
 
 
 def find_budgets(pod: Pod, view: View) -> Sequence[DisruptionBudget]:
-    """Return the budgets that preemption asks about a pod.
+    """Return the budgets that preemption checks for a pod.
 
-    Unlike the Eviction API it asks none whose selector is `{}`, none about a pod without labels, and none that has
+    Unlike the Eviction API it ignores budgets whose selector is `{}`, pods without labels, and budgets that have
     already granted the pod's eviction.
     """
     if not pod.labels:
@@ -207,10 +208,10 @@ def find_budgets(pod: Pod, view: View) -> Sequence[DisruptionBudget]:
 
 
 def _pick(by_node: Sequence[Sequence[Preemption]], enough: int) -> Iterator[Preemption]:
-    """Yield the outcomes that the scheduler may choose, given those of each node.
+    """Yield the outcomes that the scheduler may choose, given the outcomes of each node.
 
     The dry run begins anywhere and ends once it has `enough` nodes, one of them without a violation: it may miss the
-    best of the others. Of those that it has seen the scheduler takes the best, or any of several equal ones.
+    best of the others. Among the nodes that it has visited the scheduler takes the best, or any of several equal nodes.
     """
     all_violate = all(any(outcome.violations for outcome in outcomes) for outcomes in by_node)
     none_spared = all(all(outcome.violations for outcome in outcomes) for outcomes in by_node)
@@ -225,8 +226,9 @@ def _pick(by_node: Sequence[Sequence[Preemption]], enough: int) -> Iterator[Pree
 def _rank(outcome: Preemption) -> tuple[int, int, int, int, float]:
     """Return what the scheduler compares, the lowest first (pickOneNodeForPreemption).
 
-    The number of violations, the highest priority, the sum of all, their number, and when the first of those with the
-    highest priority started, the latest first; one that has yet to start counts as started now.
+    These are the number of violations, the highest priority, the sum of all priorities, the number of victims, and when
+    the first victim with the highest priority started, the latest first. A pod that has yet to start counts as started
+    now.
     """
     victims = outcome.victims
     highest = victims[0].spec.priority
@@ -277,7 +279,7 @@ class _Spread:
         return known
 
     def admits(self, node: str, changes: Sequence[int]) -> bool:
-        """Say whether a node passes with so many more or fewer of the pods that each constraint counts."""
+        """Say whether a node passes with this many more or fewer of the pods that each constraint counts."""
         labels = self._nodes[node].labels
         for row, lowest, change in zip(self._rows, self._lowest, changes, strict=True):
             value = labels.get(row.constraint.key)
@@ -292,7 +294,7 @@ class _Spread:
 
 
 def _find_lowest(row: Counts) -> Sequence[tuple[int, str]]:
-    """Return the two domains with the lowest counts: whichever changes, one of them is the lowest of the others."""
+    """Return the two domains with the lowest counts: if one changes, the other is the lowest of the rest."""
     filled = row.by_domain.filled
     return nsmallest(2, ((filled.get(value, 0), value) for value in row.by_domain.domains))
 
@@ -316,7 +318,7 @@ class _PodFilters:
             *(VOLUME_FILTERS if pod.claims else ()),
             *((InterPodAffinity,) if meets_affinity else ()),
         )
-        """Those of `_OTHERS` that may reject it."""
+        """The filters of `_OTHERS` that may reject it."""
 
     def admit_counts(self, node: str, used: Usage, changes: Sequence[int]) -> bool:
         """Say whether NodeResourcesFit and PodTopologySpread pass; 5,000 nodes take 4 times as long with states."""
@@ -325,7 +327,7 @@ class _PodFilters:
 
 
 class _Left(NamedTuple):
-    """What is left of a node without some of its pods: those, what the others use, and the change for the spread."""
+    """What is left of a node without some pods: these pods, the usage of the others, and the change for the spread."""
 
     gone: Mapping[str, Pod]
     used: Usage
@@ -333,7 +335,7 @@ class _Left(NamedTuple):
 
 
 class _DryRun:
-    """One node without its pods of lower priority, and with those of them that fit beside the pod."""
+    """One node without its pods of lower priority, and with the pods among them that fit beside the pod."""
 
     def __init__(self, filters: _PodFilters, node: str, nominated: Sequence[Pod]) -> None:
         pod, view = filters.pod, filters.view
@@ -360,7 +362,7 @@ class _DryRun:
         return [*found.values()]
 
     def _reprieve(self, potential: Sequence[Pod], order: BudgetOrder) -> Preemption:
-        """Take pods back while the pod still fits: first those whose budget would be violated, then the others."""
+        """Put pods back while the pod still fits: first pods whose budget would be violated, then the others."""
         violating, others = _divide_by_budgets(potential, order, self._view)
         left, violations = self._empty(), 0
         for number, pod in enumerate((*violating, *others)):

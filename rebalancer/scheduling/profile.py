@@ -35,9 +35,9 @@ class Profile:
     """One profile of a KubeSchedulerConfiguration, with the scheduler's defaults where nothing is set.
 
     `default_constraints` None means the system's own (`defaultingType: System`); an empty tuple switches defaults off.
-    A score plugin that is not in `weights` is off; `filters_off` names the filter plugins that are off.
-    `percentage` is `percentageOfNodesToScore`, 0 for the scheduler's own choice; `parallelism` is the number of its
-    workers. `post_filters` are the plugins that are asked about a pod that no node admits; `preemption_candidates` are
+    A score plugin that is not in `weights` is off; `filters_off` names the filter plugins that are off. `percentage` is
+    `percentageOfNodesToScore`, 0 for the scheduler's own choice; `parallelism` is the number of its workers.
+    `post_filters` are the plugins that are called for a pod that no node admits. `preemption_candidates` are
     `minCandidateNodesPercentage` and `minCandidateNodesAbsolute`. `unmodelled` names what the configuration uses and
     this package does not model (extenders, plugins of others): then nothing is predicted.
     """

@@ -1,8 +1,8 @@
 """Why nodes take no pod: the filter that rejects each, counted as kube-scheduler counts them for FailedScheduling.
 
-A node is rejected by the first filter in the scheduler's order that does not pass it, and is counted for every reason
-that this filter gives: a node may lack both cpu and memory. Example, of twelve nodes: `6 have the taint dedicated=db,
-4 have not enough memory, 2 are cordoned`.
+The first filter in the scheduler's order that a node does not pass rejects it. The node counts for every reason that
+this filter gives: it may lack both cpu and memory. Example, for twelve nodes: `6 have the taint dedicated=db, 4 have
+not enough memory, 2 are cordoned`.
 
 Cost: proportional to the nodes for each filter, as sets; reasons only where a node is rejected.
 """
@@ -26,7 +26,7 @@ from rebalancer.scheduling.view import View
 
 
 class Rejected(NamedTuple):
-    """The nodes that a filter rejects and those before it do not."""
+    """The nodes that a filter rejects and the filters before it do not."""
 
     plugin: Filter
     nodes: frozenset[str]
@@ -55,14 +55,14 @@ _PHRASES: Final[Mapping[str, tuple[str, str]]] = {
         "are ruled out by the anti-affinity of running pods",
     ),
 }
-"""What is said of one node and of several, by the scheduler's reason."""
+"""The words for one node and for several, by the scheduler's reason."""
 
 _LACKS: Final = "Insufficient "
 _OF_NODES: Final = "node(s) "
 
 
 class Rejection(Struct, frozen=True, gc=False):
-    """How many nodes a filter rejects for one reason, in the scheduler's words; `taint` is the one that they have."""
+    """How many nodes a filter rejects for one reason, in the scheduler's words; `taint` is the taint that they have."""
 
     plugin: str
     reason: str
@@ -70,7 +70,7 @@ class Rejection(Struct, frozen=True, gc=False):
     taint: str = ""
 
     def __str__(self) -> str:
-        """Say it of so many nodes."""
+        """Say it for this many nodes."""
         one = self.nodes == 1
         if self.reason in _PHRASES:
             return f"{self.nodes} {_PHRASES[self.reason][0 if one else 1]}"
@@ -89,7 +89,7 @@ class Rejection(Struct, frozen=True, gc=False):
 def reject_nodes(
     pod: Pod, view: View, plugins: Sequence[type[Filter]] = FILTERS, nodes: frozenset[str] | None = None
 ) -> Sequence[Rejected]:
-    """Return which filter rejects which nodes, of these or of all, in the scheduler's order."""
+    """Return which filter rejects which nodes, among these or among all, in the scheduler's order."""
     left = view.nodes.names if nodes is None else nodes
     rejected: list[Rejected] = []
     for name, state in iterate_nominated_nodes(pod, view):
@@ -149,7 +149,7 @@ def _count_taints(plugin: TaintToleration, nodes: Collection[str]) -> Mapping[tu
 
 
 def describe_rejections(nodes: int, rejections: Iterable[Rejection]) -> str:
-    """Say how many of so many nodes are rejected for which reason."""
+    """Say how many of this many nodes are rejected for which reason."""
     said = list(map(str, rejections))
     if not nodes:
         return "no node is there"

@@ -9,9 +9,9 @@ group can be the highest. The candidates are those of all cases that can occur.
 
 Example: 150 nodes in three zones, a soft constraint over zones that hold 10, 10 and 0 pods. Every sample has nodes of
 each zone, so there is one case: 3 domains, extremes 0 and 16. The nodes of the third zone have the highest totals, and
-every sample has one of them: only they are candidates.
+every sample has such a node: only they are candidates.
 
-Cost: cases times groups, at most `MOST_TOTALS`; where there are more, every feasible node is a candidate.
+Cost: cases times groups, at most `MOST_TOTALS`; with more, every feasible node is a candidate.
 """
 
 from bisect import bisect_left
@@ -40,7 +40,7 @@ from rebalancer.scheduling.view import View
 MOST_TOTALS: Final = 50_000
 """Cases times groups that are computed for one pod: some 50 ms."""
 MOST_DOMAINS: Final = 64
-"""Domains of one key of which it is searched which are in every sample."""
+"""Up to this many domains of one key, a search finds which are in every sample."""
 
 Counts: TypeAlias = tuple[int, ...]
 """Nodes by zone of the scheduler's list."""
@@ -56,7 +56,7 @@ VOLUMES: Final = "VolumeBinding"
 
 
 class _Scale(NamedTuple):
-    """How a plugin scales the raw scores of a sample; `by_least`: by the least of them, too."""
+    """How a plugin scales the raw scores of a sample; `by_least`: by the least score, too."""
 
     raw: Callable[[Pod, View, Sequence[str]], Mapping[str, int] | None]
     normalize: Callable[[Mapping[int, int]], Mapping[int, int]]
@@ -85,8 +85,8 @@ SPREAD: Final = "PodTopologySpread"
 class _Group(NamedTuple):
     """What nodes of one group share.
 
-    `alone` is the weighted sum of the plugins that score each node by itself, `raw` has the raw score of each plugin
-    that scales, `pods` what each soft constraint counts.
+    `alone` is the weighted sum of the plugins that score each node by itself. `raw` has the raw score of each plugin
+    that scales, `pods` the counted pods of each soft constraint.
     """
 
     alone: int
@@ -104,7 +104,7 @@ class _Axis(NamedTuple):
 
 
 def best_of_samples(pod: Pod, view: View, nodes: frozenset[str], search: Search) -> frozenset[str]:
-    """Return the nodes, of the feasible ones, that may have the highest total of the nodes that are scored.
+    """Return the feasible nodes that may have the highest total of the nodes that are scored.
 
     `nodes` are more than `search.enough`. All of them are returned where nothing more precise is known.
     """
@@ -210,7 +210,7 @@ class _Samples:
         return tuple(counts)
 
     def _may_come_first(self, ordered: Sequence[Sequence[_Group]]) -> int:
-        """Return of how many leading entries one is the first, in this order, that a sample has a node of."""
+        """Return how many leading entries, in this order, may come first: until every sample has a node of them."""
         passed = list(
             accumulate(map(self._sum, ordered), lambda left, right: tuple(map(sum, zip(left, right, strict=True))))
         )

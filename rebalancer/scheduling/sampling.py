@@ -8,16 +8,16 @@ wanted nodes in the taken part of the list can only be in unfinished chunks, and
 its chunk is not found: one node of each other zone for each further wanted node.
 
 Example: 150 nodes, three zones of 50, all feasible; the scheduler wants 100. Without a node of zone c, it finds only
-the nodes before the first one of zone c in each chunk: 2 in each of 15 chunks. So every sample has a node of zone c.
+the nodes before the first node of zone c in each chunk: 2 in each of 15 chunks. So every sample has a node of zone c.
 
 Nothing is assumed of the order of zones, the order of nodes within a zone, the start, or the speed of the workers. The
-list is made anew only when a node comes or goes: a node that got its zone label after that, from a cloud controller
-manager, may stand in it as one without a zone. The bound is sound and not exact: a node that is in every sample may go
+list is rebuilt only when a node comes or goes. If a cloud controller manager labelled a node with its zone after that,
+the list may have the node without a zone. The bound is sound and not exact: a node that is in every sample may go
 unnoticed.
 
-Cost: zones times the logarithm of their nodes.
-Source: `schedule_one.go` (findNodesThatPassFilters, numFeasibleNodesToFind), `backend/cache/node_tree.go`,
-`framework/parallelize/parallelism.go`, client-go `util/workqueue/parallelizer.go`.
+Cost: zones times the logarithm of their nodes. Source: `schedule_one.go` (findNodesThatPassFilters,
+numFeasibleNodesToFind), `backend/cache/node_tree.go`, `framework/parallelize/parallelism.go`, client-go
+`util/workqueue/parallelizer.go`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,11 +37,11 @@ LEAST_PERCENTAGE: Final = 5
 
 @dataclass(frozen=True)
 class Search:
-    """How the scheduler searches a list of nodes for feasible ones.
+    """How the scheduler searches a list of nodes for feasible nodes.
 
     `enough` is the number of feasible nodes after which it stops. `workers` are the chunks of the list that may be
-    unfinished when it stops. `zones` is the number of nodes of each zone, in any order. `late`: those of the last one
-    may be listed with any of the others, or apart.
+    unfinished when it stops. `zones` is the number of nodes of each zone, in any order. `late`: the nodes of the last
+    zone may be listed with any other zone, or apart.
     """
 
     enough: int
@@ -64,7 +64,7 @@ class Search:
         )
 
     def _most_before(self, zone: int, wanted: int, others: Sequence[int]) -> int:
-        """Return a bound for the nodes, `others` by zone, that are found before any of the wanted ones of one zone."""
+        """Return a bound for the nodes, `others` by zone, that are found before any wanted node of one zone."""
         more = self.zones[-1] if self.late else 0
         known = self.zones[:-1] if self.late else self.zones
         apart = others[-1] if self.late else 0
@@ -95,8 +95,8 @@ class Search:
     def _count_lost(self, size: int, following: int, rest: Sequence[int]) -> int:
         """Return how many nodes of other zones lie between wanted nodes of one chunk, at least.
 
-        `following` wanted nodes follow another one of their chunk. Between two of neighbouring turns lies a node of
-        each zone that has not run out; one pair may be where the list ends and begins again, with none between.
+        `following` wanted nodes follow another wanted node of their chunk. Between two of neighbouring turns lies a
+        node of each zone that has not run out. One pair may be where the list ends and begins again, with none between.
         """
         turns = following - 1
         return sum(min(max(0, there - size + turns), turns) for there in rest) if turns > 0 else 0
@@ -121,7 +121,7 @@ def _search_all(view: View) -> Search:
 
 
 def make_search(zones: tuple[int, ...], percentage: int, parallelism: int, late: bool = False) -> Search:
-    """Return the search of a list with these numbers of nodes by zone, the last of `late` ones if there are any."""
+    """Return the search of a list with these numbers of nodes by zone, the last for `late` nodes if there are any."""
     nodes = sum(zones)
     chunks = -(-nodes // chunk_size(nodes, parallelism))
     return Search(count_examined_nodes(nodes, percentage), min(chunks, parallelism), zones, late)
@@ -130,8 +130,8 @@ def make_search(zones: tuple[int, ...], percentage: int, parallelism: int, late:
 def count_examined_nodes(nodes: int, percentage: int = 0) -> int:
     """Return after how many feasible nodes the scheduler stops its search in a list of `nodes` nodes.
 
-    Below 100 nodes it examines all; from there on `percentage` percent of them, by default 50 less one for each 125
-    nodes.
+    Below 100 nodes it examines all. From there on it examines `percentage` percent of them, by default 50 less one for
+    each 125 nodes.
     """
     if nodes < ALWAYS_EXAMINED:
         return nodes
@@ -166,9 +166,9 @@ def _number_zones(view: View) -> Mapping[str, int]:
 
 
 def _find_late(view: View) -> frozenset[str]:
-    """Return the nodes that may have been listed without the zone that they have.
+    """Return the nodes that may have been listed without their zone.
 
-    Since the newest node was created, the list need not have been made anew.
+    Since the newest node was created, the list need not have been rebuilt.
     """
 
     def find() -> frozenset[str]:

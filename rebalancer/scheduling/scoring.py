@@ -52,9 +52,9 @@ def totals(scored: Mapping[str, Mapping[str, int]], view: View, nodes: Sequence[
 
 
 def best(pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:
-    """Return the nodes, of the feasible ones, that the scheduler may pick: the top-scoring ones.
+    """Return the feasible nodes that the scheduler may pick: the top-scoring nodes.
 
-    Where it does not score all of them, they are the top-scoring ones of any sample.
+    Where it does not score all of them, they are the top-scoring nodes of any sample.
     """
     if len(nodes) <= 1:
         return nodes

@@ -178,7 +178,8 @@ def derive_default_selector(pod: Pod, view: View) -> LabelSelector:
 def _index_services(namespace: str, view: View) -> Mapping[tuple[str, str] | None, Sequence[Mapping[str, str]]]:
     """Return the selectors of a namespace's Services, each once, by the label of each that the fewest have, or None.
 
-    A pod that a Service selects has all of its labels, this one among them. Of thousands of Services, few are compared.
+    A pod that a Service selects has all of the Service's labels, this label among them. So few of thousands of Services
+    are compared.
     """
     services = view.snapshot.services_in.get(namespace, ())
     selectors = {frozenset(one.selector.items()): one.selector for one in services if one.selector is not None}.values()

@@ -1,7 +1,7 @@
 """Ties: which nodes share the highest total, and which of them the scheduler picks.
 
-Kube-scheduler picks one of the top-scoring nodes. Which one depends on the order in which it goes through the nodes.
-That is a guess, never a promise: filters run in parallel and disturb the order a little, and versions before 1.35 (and
+kube-scheduler picks one of the top-scoring nodes. Which one depends on the order in which it goes through the nodes.
+That is a guess, never a promise: filters run in parallel and disturb the order a little. Versions before 1.35 (and
 after the fix of kubernetes/kubernetes#141024) draw ties at random.
 """
 
@@ -34,7 +34,7 @@ def find_top(totals: Mapping[str, int]) -> frozenset[str]:
 
 
 def guess_winner(top: frozenset[str], totals: Mapping[str, int], view: View) -> str | None:
-    """Return the node that the scheduler picks of the top-scoring ones; None where its version draws it at random."""
+    """Return the top-scoring node that the scheduler picks; None where its version draws it at random."""
     if len(top) <= 1:
         return next(iter(top), None)
     return None if view.rules.ties_random else pick_winner(totals, view)

@@ -10,7 +10,7 @@ from rebalancer.scheduling.view import View
 from rebalancer.scheduling.volume_binding import find_driver_with_capacity
 
 OF_DEVICE_CLASS: Final = "deviceclass.resource.kubernetes.io/"
-"""Extended resources of this prefix are those of the class that follows, whether it is known or not."""
+"""Extended resources with this prefix belong to the class named after it, whether it is known or not."""
 FOR_CLAIMS = ("PersistentVolumeClaim", "PersistentVolume", "StorageClass")
 
 
@@ -65,10 +65,10 @@ def _find_messages(pod: Pod, view: View) -> Iterator[str]:
 
 
 def _find_device(pod: Pod, view: View) -> str | None:
-    """Return the extended resource that it asks for and that claims of devices may meet, or None.
+    """Return the extended resource that it requests and that claims of devices may meet, or None.
 
-    Source: `noderesources/fit.go`, shouldDelegateResourceToDRA: a node that does not state the resource is not asked
-    for it if there is a DeviceClass of that name.
+    Source: `noderesources/fit.go`, shouldDelegateResourceToDRA: if there is a DeviceClass of that name, a node that
+    does not state the resource is not asked for it.
     """
     snapshot = view.snapshot
     unread = view.rules.devices_meet_resources and "DeviceClass" in snapshot.unknown

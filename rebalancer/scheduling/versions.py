@@ -1,8 +1,8 @@
 """Differences between Kubernetes versions, as data.
 
-Only what changes a verdict or a score from 1.30 on is here, with the release that brought it. Not here are the older
-rules: counting of pods on ineligible nodes (up to 1.23), minDomains behind a gate (up to 1.26), inclusion policies
-behind a gate (up to 1.25).
+Only what changes a verdict or a score from 1.30 on is here, with the release that brought it. Older rules are not here:
+counting of pods on ineligible nodes (up to 1.23), minDomains behind a gate (up to 1.26), inclusion policies behind a
+gate (up to 1.25).
 """
 
 from dataclasses import dataclass
@@ -29,23 +29,23 @@ class VersionRules:
     balance_skips_idle: bool
     """Whether BalancedAllocation skips a pod without requests (kubernetes/kubernetes#130260)."""
     sidecars_score_as_init: bool
-    """Whether LeastAllocated takes a running pod's sidecars for init containers: the most counts, not their sum."""
+    """Whether LeastAllocated treats a running pod's sidecars as init containers: the maximum counts, not their sum."""
     status_resources_count: bool
     """Whether a resize in place counts on the pod's node, by the resources in the pod's status, or the spec alone."""
     ties_random: bool
     """Whether the winner among equal totals is drawn at random, or is the first in the scheduler's node order."""
     storage_scored: bool
-    """Whether VolumeBinding scores nodes by how little of a volume is asked for (StorageCapacityScoring, KEP 4049)."""
+    """Whether VolumeBinding scores nodes by how little of a volume is requested (StorageCapacityScoring, KEP 4049)."""
     devices_meet_resources: bool
     """Whether a DeviceClass may stand for an extended resource (DRAExtendedResource, KEP 5004)."""
     drivers_required: bool
     """Whether a CSI driver may keep pods from nodes that do not have it (VolumeLimitScaling, KEP 5030)."""
     resizes_summed: bool
-    """Whether a pod that is being resized counts the most of three sums, or the sum of each container's most."""
+    """Whether a pod that is being resized counts the maximum of three sums, or the sum of each container's maximum."""
     taint_reason_short: bool
     """Whether TaintToleration's reason leaves out which taint it was (kubernetes/kubernetes#134740).
 
-    The newest patch releases of 1.34 leave it out as well; of a release only major and minor are known here.
+    The newest patch releases of 1.34 leave it out as well; only the major and minor release are known here.
     """
     unexamined_nodes_counted: bool
     """Whether the message of FailedScheduling counts the nodes that a pod's affinity by name leaves out."""
@@ -58,7 +58,7 @@ class VersionRules:
 
 
 def get_version_rules(version: Version) -> VersionRules:
-    """Return the rules of a version; unknown newer ones follow the newest known."""
+    """Return the rules of a version; unknown newer versions follow the newest known."""
     return VersionRules(
         empty_selector_counts=version >= EMPTY_SELECTOR_FIXED,
         tainted_domains_count=False,

@@ -32,10 +32,10 @@ from rebalancer.scheduling.versions import VersionRules, get_version_rules
 T = TypeVar("T")
 
 SETTLE_AFTER: Final = 1024
-"""Moved pods after which the indexes are rebuilt: from there on the deltas cost more than they save."""
+"""Moved pods after which the indexes are rebuilt: with more, the deltas cost more than they save."""
 
 MOST_SCORED: Final = 64
-"""Keys whose scores are stored: thousands of kinds of pods times thousands of nodes would fill the memory."""
+"""Keys whose scores are stored: thousands of pod classes times thousands of nodes would fill the memory."""
 
 UNREACHABLE: Final = tuple(
     Taint("node.kubernetes.io/unreachable", effect) for effect in (TaintEffect.NO_SCHEDULE, TaintEffect.NO_EXECUTE)
@@ -111,7 +111,7 @@ class View:
     def without(self, pods: Iterable[Pod]) -> Self:
         """Return the state in which these pods are gone.
 
-        The last one is kept: all classes of a component are evaluated in the state without any pod of it.
+        The last such state is stored: all classes of a component are evaluated in the state without any of its pods.
         """
         gone = tuple(pods)
         key = self.snapshot.taken_at, tuple(pod.uid for pod in gone)
@@ -168,7 +168,7 @@ class View:
 
     def _without_pods_of(self, deserted: Iterable[str], nodes: tuple[Node, ...]) -> Self:
         """Return the state without the pods of some nodes, and with other nodes than before."""
-        # A copy: the state without these pods is kept, for the other way in which the nodes may be lost.
+        # A copy: the state without these pods is stored, for the other way in which the nodes may be lost.
         derived = copy(self.without(pod for node in sorted(deserted) for pod in self.pods_on(node)))
         derived._last_without = None  # noqa: SLF001
         # Cached results that depend on the nodes are no longer valid; the index of the other pods and its sums are.
@@ -203,7 +203,7 @@ class View:
     ) -> Self:
         """Return a state of the same snapshot with other pods moved.
 
-        It is no copy: what was computed from where the pods of this state are does not hold for another.
+        It is no copy: what was computed from the placement of this state's pods does not hold for another.
         """
         derived = object.__new__(type(self))
         derived.snapshot, derived.clock, derived.profile = self.snapshot, self.clock, self.profile
@@ -228,7 +228,7 @@ class View:
 
     @property
     def all_on_nodes(self) -> bool:
-        """Whether every pod of the snapshot that names a node is known to be on one that exists."""
+        """Whether every pod of the snapshot that names a node is known to be on an existing node."""
         return self._population.all_on_nodes and self._population.nodes is self.nodes.by_name
 
     def pods_on(self, node: str) -> Sequence[Pod]:
@@ -260,8 +260,8 @@ class View:
     def live_alike(self, namespace: str, labels: Labels, number: int) -> NodeCounts | None:
         """Count by node the pods of an owner that are known to have these labels and a node, `number` in all.
 
-        Nearly all pods with these labels are that owner's; then the counts are those that `live` returns. None where
-        they are not, or where pods have moved.
+        Nearly all pods with these labels belong to that owner; then the counts are the result of `live`. None where
+        they do not, or where pods have moved.
         """
         sets = self._population.live.get(namespace)
         if sets is None or not self.all_on_nodes or namespace in self.changes_in:
@@ -323,9 +323,9 @@ class View:
         return len(sets.nodes_of) if sets is not None else 0
 
     def find_label_sets(self, namespace: str, selector: LabelSelector) -> Iterable[Labels]:
-        """Return the sets of labels that a selector matches, of the pods of a namespace that are not terminating.
+        """Return the label sets that a selector matches, among the pods of a namespace that are not terminating.
 
-        In the snapshot: a pod that has moved has the labels that it had.
+        They are the snapshot's: a pod that has moved keeps its labels.
         """
         sets = self._population.live.get(namespace)
         return sets.matching(selector) if sets is not None else ()
@@ -341,7 +341,7 @@ class View:
 
     @cached_property
     def _affine_changes(self) -> Mapping[tuple[str, PodAffinity], Mapping[str, int]]:
-        """How many pods more or fewer there are with affinity terms, by node; of the namespaces with changes."""
+        """How many pods with affinity terms there are more or fewer, by node; for the namespaces with changes."""
         counts: dict[tuple[str, PodAffinity], dict[str, int]] = {}
         for namespace, changes in self.changes_in.items():
             for pod, node, sign, _ in changes:

@@ -20,7 +20,7 @@ NO_PROVISIONER: Final = frozenset({"", "kubernetes.io/no-provisioner"})
 
 
 class Bindings(NamedTuple):
-    """What claims that wait for a node would get on one: volumes that exist, and those that would be made."""
+    """What claims that wait for a node would get on a node: existing volumes, and volumes that would be made."""
 
     existing: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...]
     made: tuple[PersistentVolumeClaim, ...]
@@ -79,7 +79,7 @@ class VolumeBinding(Filter):
         return found is not None and all(_can_be_provisioned(claim, node, self._view) for claim in found.made)
 
     def find_bindings(self, node: str) -> Bindings | None:
-        """Return what the claims that wait would get on a node; None where one is being made on another node."""
+        """Return what the waiting claims would get on a node; None where one's volume is being made on another node."""
         made = []
         open_claims = []
         for claim in self._delayed:
@@ -100,7 +100,7 @@ class VolumeBinding(Filter):
 
 
 def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
-    """Return 0 to 100: the less of the volumes that it would get is asked for, the more; by storage class, the mean.
+    """Return 0 to 100: the less of its volumes is requested, the more; the mean over storage classes.
 
     0 for a node on which all volumes would be made. None where nothing waits for a node, or before 1.37.
     """
@@ -151,7 +151,7 @@ def _is_delayed(claim: PersistentVolumeClaim, view: View) -> bool:
 
 # Many branches: the conditions of kube-scheduler's volume binder, in its order.
 def _find_volume(claim: PersistentVolumeClaim, node: str, taken: Container[str], view: View) -> PersistentVolume | None:
-    """Find the smallest available volume for a claim on a node, or the one that is reserved for it."""
+    """Find the smallest available volume for a claim on a node, or the volume that is reserved for it."""
     smallest: PersistentVolume | None = None
     for volume in view.snapshot.volumes:
         if volume.name in taken or volume.deleted or volume.storage_class != claim.storage_class:

@@ -15,7 +15,7 @@ READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 
 
 class VolumeRestrictions(Filter):
-    """The claims must exist, and none that allows one pod only may be in use, terminating users included."""
+    """The claims must exist, and no claim that allows one pod only may be in use, even by a terminating pod."""
 
     name: ClassVar = "VolumeRestrictions"
 
