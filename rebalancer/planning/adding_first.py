@@ -1,11 +1,11 @@
 """Whether pods are added before others go: where the policy says so, and a scale-up and scale-down repairs it.
 
-An eviction takes a pod away before another is there. A Deployment can be scaled up by as many pods as its victims are,
-and down again once all are Ready: its controller deletes the pods with the lowest deletion costs, which the victims
+An eviction takes a pod away before its replacement exists. A Deployment can be scaled up by the number of victims, and
+down again once all pods are Ready: its controller deletes the pods with the lowest deletion costs, which the victims
 have by then. No pod is missing in between, so that no budget of unavailable pods is spent.
 
-A component that the policy repairs so, and that cannot be, is not repaired by evictions instead, unless the method is
-SurgeWhereBlocked: whoever asks for Surge asks that no pod is ever missing.
+If the policy repairs a component by a surge and that is not possible, evictions do not repair it instead, unless the
+method is SurgeWhereBlocked: the method Surge means that no pod is ever missing.
 """
 
 from collections import Counter
@@ -36,11 +36,11 @@ from rebalancer.policy import Policy, RepairMethod
 from rebalancer.scheduling.view import View
 
 _SCALED: Final = frozenset({"ReplicaSet", "Deployment"})
-"""Kinds that are scaled by a number, and whose pods go by their deletion costs."""
+"""Kinds that are scaled by a number, and whose pods are deleted by their deletion costs."""
 
 
 class AddedFirst(Refusal):
-    """Nothing keeps it back, but it is no eviction: so many pods are added, and it goes once these are Ready."""
+    """Nothing keeps it back, but it is no eviction: this many pods are added, and it goes once these are Ready."""
 
     reason = Reason.SURGING
     added: int
@@ -88,7 +88,7 @@ class NoSafeAddition(Refusal):
 
 
 def add_first(fates: Fates) -> Fates:
-    """Keep back every eviction that is the end of a surge: whoever carries these out begins with those."""
+    """Keep back every eviction that is the end of a surge: carrying these out begins with the added pods."""
 
     def find_refusal(eviction: Eviction) -> AddedFirst | None:
         return AddedFirst(eviction.repair.added) if eviction.repair.added else None
@@ -121,7 +121,7 @@ class AdditionPlanner:
     def revise(self, problem: Problem, decision: Decision) -> Decision:
         """Return a decision with a step that adds first, or why there is none; else the decision that was made.
 
-        While a pod of it is marked, a surge of it is under way: whatever the policy says now, nothing else begins.
+        While a pod of it is marked, a surge is under way: whatever the policy says now, nothing else begins.
         """
         if any(pod.own_deletion_cost == SURGE_COST for pod in problem.component.pods):
             return structs.replace(decision, refusal=SurgeUnderWay(), step=None, method=None)
@@ -129,7 +129,7 @@ class AdditionPlanner:
             return decision
         only_blocked = self._rules.method is RepairMethod.SURGE_WHERE_BLOCKED
         if isinstance(problem.minimum(), Infeasible) or not decision.evictions:
-            # Evictions may make it smaller, and they are what nobody wants there.
+            # Evictions may make it smaller, and the policy forbids them there.
             refusal = decision.refusal or self.find_eviction_ban(problem.component)
             return decision if only_blocked else structs.replace(decision, refusal=refusal, step=None, method=None)
         if only_blocked and not self._is_blocked(decision):
@@ -154,7 +154,7 @@ class AdditionPlanner:
         return selector is None or all(selector.compiled.matches(pod.labels) for pod in component.pods)
 
     def _is_blocked(self, decision: Decision) -> bool:
-        """Return whether no eviction repairs it: none is safe, or the budgets never allow those that are."""
+        """Return whether no eviction repairs it: none is safe, or the budgets never allow a safe eviction."""
         step = decision.step
         if step is None:
             refusal = decision.refusal

@@ -1,20 +1,20 @@
 """Repairs by preemption: the last resort of a component whose replacements no node takes, if the policy allows it.
 
-Problem: zone c needs a pod and is full of pods of lower priority; kube-scheduler would delete some of them for the
-replacement, but their owners did not agree to that. Idea: evict one pod, and only where all is known beforehand: every
-outcome of the preemption (`scheduling.preemption`) repairs something, every pod that would go is one that may be
-evicted now, within all budgets, and a node is certain to take its replacement. One such eviction at a time, and only
+Problem: zone c needs a pod and is full of pods of lower priority. kube-scheduler would delete some of them for the
+replacement, but their owners did not agree to that. Idea: evict one pod, and only where all is known beforehand. Every
+outcome of the preemption (`scheduling.preemption`) repairs something. Every pod that would be preempted may be evicted
+now, within all budgets, and a node is certain to take its replacement. One such eviction happens at a time, and only
 while nothing else moves: so nothing takes the places in between.
 
-Example, maxSkew 1: zones a, b, c hold 3, 1 and 0 pods of web; batch-x fills c, and there is room for it on b. web-0 is
+Example, maxSkew 1: zones a, b, c hold 3, 1 and 0 pods of web; batch-x fills c, and b has capacity for it. web-0 is
 evicted from a, its replacement preempts batch-x on c, and the replacement of batch-x goes to b: 2, 1, 1.
 
 No minimum is claimed. The evicted pod counts as gone. While it is terminating, it takes capacity on its own node only,
 and there a replacement repairs nothing.
 
-Cost: a dry run on each node that may be preempted on, and a look at each outcome, for `_CANDIDATES` pods of a component
-at most, within `SearchLimits.preemption_nodes_of_plan`; less where the policy refuses it, and only that is to be said.
-Nothing where no pod of lower priority takes a place.
+Cost: a dry run on each node where preemption may help, and one examination of each outcome, for at most `_CANDIDATES`
+pods of a component, within `SearchLimits.preemption_nodes_of_plan`. It costs less where the policy refuses it and only
+the message is needed, and nothing where no pod of lower priority takes a place.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -168,7 +168,7 @@ class PreemptedPodEndsLate(PreemptionObstacle):
 
 
 class PreemptedPodWithoutOwner(PreemptionObstacle):
-    """Nothing that is known creates a pod again that would be preempted."""
+    """No known owner creates a pod again that would be preempted."""
 
     pod: str
 
@@ -307,10 +307,10 @@ class PreemptionPlanner:
         return self._capacities.count_pending()
 
     def _find(self, problem: SingleClassProblem) -> Step | Fact | None:
-        """Return a step, or why the first pod that was tried is none; None without a pod that may move."""
+        """Return a step, or why the first tried pod gives none; None without a pod that may move."""
         model = problem.lookahead_model(self._budget)
         candidates = [*islice(model.candidates({}, frozenset()), _CANDIDATES)]
-        # Of those that help as much, one that may go now is preferred: the sort is stable.
+        # Among pods that help equally, a pod that may go now is preferred: the sort is stable.
         candidates.sort(key=lambda one: self._ledger.blocked(one.pod, one.member) is not None)
         first: Fact | None = None
         for victim in candidates:
@@ -473,9 +473,9 @@ def _get_grace(pod: Pod) -> timedelta:
 def _able(pod: Pod, rejected: Sequence[Rejected], view: View) -> Mapping[str, Verdict]:
     """Return the nodes on which preemption may help, with the scheduler's results there.
 
-    Where a spread constraint rejects a node, only pods that it counts can change that: without such ones, which are of
-    the pod's own namespace, the node is left out. With fewer nodes `find_preemptions` counts on a shorter dry run: it
-    has all outcomes of the true one.
+    Where a spread constraint rejects a node, only pods that it counts can change that. If the node has none, which
+    would be in the pod's own namespace, it is left out. With fewer nodes `find_preemptions` counts on a shorter dry
+    run: it has all outcomes of the true run.
     """
     of_namespace = view.snapshot.pods_in.get(pod.namespace, ())
     lower = {view.where(other) for other in of_namespace if other.spec.priority < pod.spec.priority}
@@ -487,10 +487,11 @@ def _able(pod: Pod, rejected: Sequence[Rejected], view: View) -> Mapping[str, Ve
 
 
 def _finds_node(pod: Pod, new: Sequence[Pod], view: View) -> bool:
-    """Return whether a node is certain to take a new pod, wherever the other new ones are placed before.
+    """Return whether a node is certain to take a new pod, wherever the other new pods are placed before.
 
-    Each of the others closes at most its own node, if only what it requests counts: so as many nodes as there are new
-    pods are enough, or one with room for all. Where more counts than requests, only a single new pod is certain.
+    Each of the others closes at most its own node, if only what it requests counts. So it is enough to have as many
+    nodes as new pods, or one node with capacity for all. Where more counts than requests, only a single new pod is
+    certain.
     """
     if pod.claims or pod.least is not None or unpredictable(pod, view) is not None:
         return False

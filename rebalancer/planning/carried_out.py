@@ -1,6 +1,6 @@
 """The cluster after evictions, on paper: each replacement runs where kube-scheduler most likely places it.
 
-Of a step that the scheduler is forced to repay this is one of the outcomes; each has the same counts for its rules.
+If the scheduler is forced to repay a step, this is one of its outcomes; each has equal counts for its rules.
 """
 
 from collections.abc import Collection

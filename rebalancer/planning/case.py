@@ -1,4 +1,4 @@
-"""What is known of one problem while it is decided, and the decision that comes of it."""
+"""What is known of one problem while it is decided, and the resulting decision."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -31,7 +31,7 @@ P = TypeVar("P", bound=Problem)
 class Detour(Fact):
     """The repair may take more evictions than the minimum: no order of them is certain to reach it, or none was found.
 
-    `at_once` is how many evictions under way at once were searched to the end, of orders in which nothing is exceeded
+    `at_once` is how many evictions under way at once were searched to the end, for orders in which nothing is exceeded
     by more in between; None where the search proves nothing.
     """
 
@@ -50,24 +50,24 @@ class Detour(Fact):
 
 
 class ComponentContext(Struct, frozen=True, kw_only=True, gc=False):
-    """The history of a component, and the budgets of its searches.
-
-    `extra_goal`: at most so many evictions are left if the last extra eviction was not wasted; None if none was used.
-    `failed_predictions` is how many failed in a row; `moving`: a move of the component is in flight. `lookahead` is the
-    budget left for searches on the real nodes, None to leave them for later; `quick` is the budget of quick searches,
-    and `contingent` that of contingent plans.
-    """
+    """The history of a component, and the budgets of its searches."""
 
     extra_goal: int | None = None
+    """If the last extra eviction was not wasted, at most this many evictions are left; None if none was used."""
     failed_predictions: int = 0
+    """How many predictions failed in a row."""
     moving: bool = False
+    """Whether a move of the component is in flight."""
     lookahead: SearchBudget | None
+    """The budget left for searches on the real nodes, None to leave them for later."""
     quick: SearchBudget
+    """The budget of quick searches."""
     contingent: SearchBudget
+    """The budget of contingent plans."""
 
     @property
     def predictions_failed(self) -> bool:
-        """Whether so many predictions failed in a row that none is acted on any more."""
+        """Whether enough predictions failed in a row that none is acted on any more."""
         return self.failed_predictions >= MAX_FAILED_PREDICTIONS
 
     @property
@@ -82,32 +82,36 @@ class ComponentContext(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Decision(Struct, frozen=True, kw_only=True, gc=False):
-    """The decision about one problem.
-
-    `evictions` is the number that the whole repair takes, proved minimal where `optimal`; `lower_bound` holds in any
-    case. `proved` says why no fewer are enough, `detour` why the repair may take more. `step` is the next step, None if
-    there is none: `refusal` says why. `forced`: the scheduler can only repay it. `extra`: it may take the repair's one
-    eviction above the minimum. `method` gave the step; `attempts` are all methods that were tried. `needs_lookahead`:
-    searches on the real nodes were left for later. `relaxable` has the relaxation of a component for which one can be
-    searched. `kept` are pods that the budgets never let go, where the step takes one of them. `ranked` are the pods
-    of one class from which the step was chosen.
-    """
+    """The decision about one problem."""
 
     state: State = State.VIOLATED
     refusal: Refusal | None = None
     evictions: int = 0
+    """How many evictions the whole repair takes, proved minimal where `optimal`."""
     lower_bound: int = 0
+    """Holds in any case."""
     proved: Proof | None = None
+    """Why no fewer evictions are enough."""
     detour: Detour | None = None
+    """Why the repair may take more."""
     step: Step | None = None
+    """The next step, None if there is none: `refusal` says why."""
     forced: bool = True
+    """The scheduler can only repay the step."""
     extra: bool = False
+    """The step may take the repair's one eviction above the minimum."""
     method: Method | None = None
+    """The method that gave the step."""
     attempts: tuple[Attempt, ...] = ()
+    """All methods that were tried."""
     needs_lookahead: bool = False
+    """Searches on the real nodes were left for later."""
     kept: KeptPods | None = None
+    """Pods that the budgets never let go, where the step takes one of them."""
     relaxable: Relaxable | None = None
+    """Has the relaxation of a component for which one can be searched."""
     ranked: RankedPods | None = None
+    """The pods of one class from which the step was chosen."""
 
     @property
     def optimal(self) -> bool:
@@ -135,7 +139,7 @@ class Case(Generic[P]):
 
     @cached_property
     def concurrent(self) -> int:
-        """How many pods may be evicted at once; where nobody may ever be evicted, the budgets say so of the step."""
+        """How many pods may be evicted at once. If no pod may ever be evicted, the budgets give the reason."""
         return self._ledger.most_concurrent(self.problem.victims) or self._limits.step_evictions
 
     def concurrent_in_part(self, refused: Decision) -> int:
@@ -184,7 +188,7 @@ class Case(Generic[P]):
         )
 
     def find_deciding_sample(self, decision: Decision) -> tuple[int, int] | None:
-        """Return how many feasible nodes the scheduler scores, of how many nodes, where scoring all gives a step.
+        """Return how many feasible nodes the scheduler scores, of how many, where scoring all gives a step.
 
         None where the sample makes no difference, or no step is found quickly.
         """

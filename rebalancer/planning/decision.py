@@ -1,7 +1,7 @@
 """Decide about one problem: the proof, the next step and the method that gave it, or why there is no step.
 
-Each problem has its own methods, in the order in which they are tried: each proves less, or costs more, than the one
-before. Those for the whole repair are tried where a placement satisfies everything:
+Each problem has its own methods, in the order in which they are tried: each proves less, or costs more, than the method
+before. Methods for the whole repair are tried where a placement satisfies everything:
 
 * a certificate: arithmetic shows that any minimal set of victims is a step;
 * a contingent plan: the whole repair is forced, each eviction chosen after the last placement;
@@ -9,8 +9,8 @@ before. Those for the whole repair are tried where a placement satisfies everyth
 * lookahead on the real nodes for a step that the scheduler is forced to repay, where pods are of several classes;
 * lookahead for a step that the scheduler is predicted to repay, by its scores.
 
-Where these find nothing, and where no placement satisfies everything, those for a part of it search for a step after
-which what some constraint needs by itself falls: forced, by counting or on the real nodes, or predicted.
+If these find nothing, or if no placement satisfies everything, methods for a part of the repair search for a step that
+reduces what some constraint needs by itself: forced, by counting or on the real nodes, or predicted.
 """
 
 from collections.abc import Callable, Iterable
@@ -229,7 +229,7 @@ APART: Final[Methods[MultiClassProblem]] = Methods(
     part=(_part_by_forced_lookahead,),
     prove_none=lambda _: None,
 )
-"""Where a required term is violated, no landing is left to scores, and no eviction is spent on a detour."""
+"""Where a required term is violated, no placement is left to scores, and no eviction is spent on a detour."""
 
 
 def decide(
@@ -278,7 +278,7 @@ def _wait(case: Case[P], view: View, methods: Methods[P]) -> Decision:
     pods = case.problem.pods
     stuck = next((pod for pod in pods.waiting if not feasible(pod, view)), None)
     if stuck is None and not pods.missing:
-        # Of constraints and limits a pending pod is the one reason; a violated term may be all of pods that stay.
+        # For constraints and limits a pending pod is the one reason; a violated term may concern staying pods only.
         return Decision(state=State.UNFIXABLE, refusal=OthersNeedNotMove())
     if stuck is None:
         return Decision(refusal=PendingWillSatisfy(pods.missing))

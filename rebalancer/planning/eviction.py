@@ -1,4 +1,4 @@
-"""An eviction as planning decides it, and the repair that it is a part of: what for, with which others, whereto."""
+"""An eviction as planning decides it, and its repair: the purpose, the other evictions, and the targets."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -23,14 +23,14 @@ class OutlookSource(Protocol):
         """Return the counts once the step has taken effect; None where they are not known."""
 
     def landings(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return those of these nodes on which a replacement may be placed, none where that is not known."""
+        """Return which of these nodes may take a replacement, none where that is not known."""
 
 
 class Outlook:
-    """Where a step leads: a value that is computed when it is first read; it and a `Proof` are not data yet in a plan.
+    """Where a step leads: a value computed when it is first read, so that it and a `Proof` are not yet data in a plan.
 
     Computing all of them with the plan costs 0.34 s for the 5,000 repairs of 150,000 pods, where assess and plan take
-    1.2 s: 1.28 times as long. Few cycles read more than those of the evictions that go now.
+    1.2 s: 1.28 times as long. Few cycles read more than the outlooks of the evictions that go now.
     """
 
     def __init__(self, source: OutlookSource) -> None:
@@ -47,9 +47,9 @@ class Outlook:
         return self._source.counts()
 
     def landings(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return those of these nodes on which a replacement may be placed.
+        """Return which of these nodes may take a replacement.
 
-        None of an outlook that was read from a file, which has the domains alone.
+        None if the outlook was read from a file, which has the domains alone.
         """
         return self._source.landings(nodes)
 
@@ -80,14 +80,14 @@ class ViolatedRequirement(Struct, frozen=True, kw_only=True, gc=False):
     held: Mapping[str, int]
 
     def __hash__(self) -> int:
-        """Hash what it is, not the counts, which are mappings: so evictions and plans can be hashed."""
+        """Hash the identity, not the counts, which are mappings: so evictions and plans can be hashed."""
         return hash((self.key, self.limit, self.bound, self.emptiest))
 
 
 class ViolatedTerm(Struct, frozen=True, kw_only=True, gc=False):
     """A violated term of podAntiAffinity, as far as it concerns the victims of a step.
 
-    `declared` are the workloads that declare it; `weight` is 0 for a required one. `domain` are the domains of the
+    `declared` are the workloads that declare it; `weight` is 0 for a required term. `domain` are the domains of the
     victims' nodes, `together` the pods that conflict there, by name.
     """
 
@@ -98,7 +98,7 @@ class ViolatedTerm(Struct, frozen=True, kw_only=True, gc=False):
     together: Mapping[str, tuple[str, ...]]
 
     def __hash__(self) -> int:
-        """Hash what it is, not the pods, which are in mappings: so evictions and plans can be hashed."""
+        """Hash the identity, not the pods, which are in mappings: so evictions and plans can be hashed."""
         return hash((self.key, self.declared))
 
 
@@ -110,29 +110,30 @@ class Preempted(Struct, frozen=True, gc=False):
 
 
 class Repair(Struct, frozen=True, kw_only=True):
-    """What the evictions of one step have in common.
-
-    `needed`: a prefix of the step is a step too if it has at least so many evictions. `forced`: the scheduler can only
-    repay them; otherwise its scores predict that it does. `extra`: the step may take the one eviction above the minimum
-    that a repair may take; it did if more than `goal` evictions are left after it. `lasting`: how long the violation
-    must have lasted before a pod is evicted. `violated` are the requirements that it repairs, `apart` the terms of
-    podAntiAffinity. `preempts` are the outcomes of a repair by preemption, one of which will be; () of every other.
-    `added` pods are Ready before any pod of the step goes, and then all go in a scale-down; 0: they are evicted.
-    """
+    """What the evictions of one step have in common."""
 
     step: int
     group: str
     cause: Cause
     needed: int = 1
+    """A prefix of the step is a step, too, if it has at least this many evictions."""
     forced: bool = True
+    """The scheduler can only repay them; otherwise its scores predict that it does."""
     extra: bool = False
+    """The step may take the one eviction above the minimum that a repair may take."""
     goal: int = 0
+    """If more than this many evictions are left after the step, it did take an extra eviction."""
     lasting: timedelta = timedelta(0)
+    """How long the violation must have lasted before a pod is evicted."""
     outlook: Outlook | None = None
     violated: tuple[ViolatedRequirement, ...] = ()
+    """The requirements that it repairs."""
     apart: tuple[ViolatedTerm, ...] = ()
+    """The terms of podAntiAffinity that it repairs."""
     preempts: tuple[Preempted, ...] = ()
+    """The outcomes of a repair by preemption: one of them will occur. () for every other repair."""
     added: int = 0
+    """This many pods are Ready before any pod of the step goes, and then all go in a scale-down; 0: evictions."""
 
     @property
     def targets(self) -> tuple[Target, ...]:

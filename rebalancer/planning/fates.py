@@ -1,7 +1,7 @@
 """The fate of each decided eviction: it goes, waits, never goes, or is under way already.
 
-Planning decides it first, then admission, then the gate of capacity, then what has happened since; whoever comes last
-is right. An eviction is kept back in one way, by `Fates.hold`; nobody lets one go that was kept back before.
+Planning decides it first, then admission, then the gate of capacity, then what has happened since; the last decision
+counts. `Fates.hold` is the one way to keep an eviction back; nothing releases an eviction that was kept back before.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -41,45 +41,45 @@ class Waits(Struct, frozen=True, gc=False):
 
 
 class Never(Waits, frozen=True, gc=False):
-    """An eviction for which no budget ever leaves room: waiting does not help it."""
+    """An eviction for which no budget ever has capacity: waiting does not help it."""
 
 
 Fate = Goes | UnderWay | Waits | Never
 
 
 class Fates(Struct, frozen=True, dict=True):
-    """The fates of evictions, in the order in which these go."""
+    """The fates of evictions, in the order in which the evictions go."""
 
     rows: tuple[Fate, ...] = ()
 
     @cached_property
     def evictions(self) -> tuple[Eviction, ...]:
-        """All of them."""
+        """All evictions."""
         return tuple(fate.eviction for fate in self.rows)
 
     @cached_property
     def going(self) -> tuple[Eviction, ...]:
-        """Those that may be requested now."""
+        """The evictions that may be requested now."""
         return tuple(fate.eviction for fate in self.rows if isinstance(fate, Goes))
 
     @cached_property
     def under_way(self) -> tuple[Eviction, ...]:
-        """Those that were requested."""
+        """The evictions that were requested."""
         return tuple(fate.eviction for fate in self.rows if isinstance(fate, UnderWay))
 
     @cached_property
     def let_go(self) -> tuple[Eviction, ...]:
-        """Those that nothing keeps back: they may be requested now, or were."""
+        """The evictions that nothing keeps back: they may be requested now, or were."""
         return tuple(fate.eviction for fate in self.rows if not isinstance(fate, Waits))
 
     @cached_property
     def kept(self) -> tuple[Waits, ...]:
-        """Those that wait or never go."""
+        """The evictions that wait or never go."""
         return tuple(fate for fate in self.rows if isinstance(fate, Waits))
 
     @cached_property
     def waiting(self) -> tuple[Waits, ...]:
-        """Those that wait."""
+        """The evictions that wait."""
         return tuple(fate for fate in self.kept if not isinstance(fate, Never))
 
     @cached_property
@@ -92,7 +92,7 @@ class Fates(Struct, frozen=True, dict=True):
         return by_group
 
     def hold(self, find_refusal: Callable[[Eviction], Refusal | None]) -> "Fates":
-        """Keep back those that go and have a refusal by this."""
+        """Keep back the going evictions for which this returns a refusal."""
         rows = list(self.rows)
         for place, fate in enumerate(rows):
             refusal = find_refusal(fate.eviction) if isinstance(fate, Goes) else None
@@ -101,7 +101,7 @@ class Fates(Struct, frozen=True, dict=True):
         return Fates(tuple(rows))
 
     def outlast(self, find_later: Callable[[Eviction], Refusal | None], said: datetime) -> "Fates":
-        """Let those that wait do so for what of this outlasts their own waits; `said` is when that was."""
+        """Let waiting evictions wait for this refusal where it outlasts their own; `said` is when that was reported."""
 
         def find_longer(wait: Waits) -> Refusal | None:
             later = find_later(wait.eviction)
@@ -110,7 +110,7 @@ class Fates(Struct, frozen=True, dict=True):
         return self.replace(find_longer)
 
     def replace(self, find_refusal: Callable[[Waits], Refusal | None]) -> "Fates":
-        """Let those that wait do so for what this returns of them, None: as before."""
+        """Let waiting evictions wait for what this returns for them; None leaves the wait as it is."""
         rows = list(self.rows)
         for place, fate in enumerate(rows):
             if isinstance(fate, Waits) and not isinstance(fate, Never):
@@ -119,7 +119,7 @@ class Fates(Struct, frozen=True, dict=True):
         return Fates(tuple(rows))
 
     def await_last(self, find_following: Callable[[Eviction], Iterable[Refusal]], said: datetime) -> "Fates":
-        """Let those that wait do so for what of this and of their own waits ends last; `said` is when that was."""
+        """Let waiting evictions wait for what ends last, this or their own wait; `said` is when that was reported."""
         return Fates(
             tuple(
                 Waits(fate.eviction, find_last(fate.refusal, find_following(fate.eviction), said))
@@ -130,7 +130,7 @@ class Fates(Struct, frozen=True, dict=True):
         )
 
     def begin(self, requested: Collection[str]) -> "Fates":
-        """Note that those that go were requested whose pods have these UIDs."""
+        """Record that the going evictions whose pods have these UIDs were requested."""
         return Fates(
             tuple(
                 UnderWay(fate.eviction) if isinstance(fate, Goes) and fate.eviction.pod.uid in requested else fate
@@ -139,7 +139,7 @@ class Fates(Struct, frozen=True, dict=True):
         )
 
     def as_decided(self) -> "Fates":
-        """Return them as they were before those that are under way were requested."""
+        """Return the fates before the evictions that are under way were requested."""
         return Fates(tuple(Goes(fate.eviction) if isinstance(fate, UnderWay) else fate for fate in self.rows))
 
     def put_first(self, evictions: Iterable[Eviction]) -> "Fates":

@@ -20,7 +20,7 @@ from rebalancer.planning.search.report import Attempt, Method
 
 
 class Proof:
-    """Why no fewer evictions are enough: a fact that is found when it is first read, since few of a plan are shown.
+    """Why no fewer evictions are enough: found when it is first read, since few proofs of a plan are shown.
 
     Finding all of them with the plan takes another 15% of the time of assess and plan for the same 5,000 repairs.
     """
@@ -41,31 +41,34 @@ class Proof:
 
 
 class ComponentPlan(Struct, frozen=True, kw_only=True, eq=False):
-    """The decision about one component: groups and limits that are repaired together.
-
-    `refusal` says why it is not repaired now, or only in part; None while it is. `first` is what it waits for before
-    that, where `refusal` ends later, else None. `evictions` is the number that the
-    whole repair takes, `lower_bound` the least number that it can take, `optimal` whether the two are equal; `proved`
-    says why no fewer are enough, `detour` why it may take more. `method` gave the step, None where there is none;
-    `attempts` are all methods that were tried. `outlook` is where the step leads. `relaxable` has the relaxation of a
-    component for which one can be searched; comparing would compute it. `ranked` are the pods of one class from which
-    the step was chosen, cheapest first; they are no part of the decision either.
-    """
+    """The decision about one component: groups and limits that are repaired together."""
 
     component: Component
     state: State
     refusal: Refusal | None
+    """Why it is not repaired now, or only in part; None while it is."""
     first: Refusal | None = None
+    """What it waits for before that, where `refusal` ends later, else None."""
     evictions: int
+    """How many evictions the whole repair takes."""
     lower_bound: int
+    """The least number of evictions that it can take."""
     optimal: bool
+    """Whether `evictions` equals `lower_bound`."""
     proved: Proof | None = None
+    """Why no fewer evictions are enough."""
     detour: Fact | None = None
+    """Why it may take more."""
     method: Method | None = None
+    """What gave the step, None where there is none."""
     attempts: tuple[Attempt, ...] = ()
+    """All methods that were tried."""
     outlook: Outlook | None = None
+    """Where the step leads."""
     relaxable: Relaxable | None = None
+    """Has the relaxation of a component for which one can be searched; comparing would compute it."""
     ranked: RankedPods | None = None
+    """The pods of one class from which the step was chosen, cheapest first; no part of the decision either."""
 
     @property
     def name(self) -> str:
@@ -108,7 +111,7 @@ class ComponentPlan(Struct, frozen=True, kw_only=True, eq=False):
         return all(getattr(self, name) == getattr(other, name) for name in compared)
 
     def __ne__(self, other: object) -> bool:
-        """Return the opposite: without it, msgspec compares by identity here."""
+        """Return the opposite: without it, msgspec compares by identity."""
         return not self == other
 
     def __hash__(self) -> int:

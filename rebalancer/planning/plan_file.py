@@ -1,8 +1,8 @@
-"""A plan as JSON, and back: the same plan, given the assessment that it was made of.
+"""A plan as JSON, and back: the same plan, given the assessment that it was made from.
 
-What belongs to the assessment is written by name: pods by their UIDs, groups, limits and terms by their names. All else
-is written as it is, each fact and each fate with its kind; what is computed when it is read (outlooks, proofs,
-relaxations) is computed then. The pods from which a step was chosen are left out.
+What belongs to the assessment is written by name: pods by their UIDs, groups, limits and terms by their names.
+Everything else is written as it is, each fact and each fate with its kind. Values that are computed when they are read
+(outlooks, proofs, relaxations) are computed on writing. The pods from which a step was chosen are left out.
 """
 
 import types

@@ -1,15 +1,15 @@
 """Moves for preferred podAntiAffinity: one pod at a time, where the scheduler itself puts its replacement better.
 
-Problem: nothing forces the scheduler to honour a preferred term: it is one score among others, so that a pod that is
-evicted may come back to where it was, for ever. Idea: a move is made only if on every node that all scores together
-put first the pairs in one domain weigh less than now, and no constraint, limit or required term is exceeded by more. So
-each move lowers the weight, none is made twice for the same gain, and at the least weight none is made at all.
+Problem: nothing forces the scheduler to honour a preferred term: it is one score among others, so that an evicted pod
+may come back to where it was, for ever. Idea: take the nodes that all scores together rank first. A move is made only
+if on each of them the pairs in one domain weigh less than now, and no constraint, limit or required term is exceeded by
+more. So each move lowers the weight, none is made twice for the same gain, and at the least weight none is made at all.
 
     nodes a: 2, b: 1, c: 0 pods that select each other     2 pairs now; with one of a on c none
 
 Example: a PreferNoSchedule taint on c outweighs the term. The replacement would be placed on a again: nothing is moved.
 
-Cost: as that of a prediction (`steps.lookahead`), from a budget that all such moves of a plan share.
+Cost: as for a prediction (`steps.lookahead`), from a budget that all such moves of a plan share.
 """
 
 from collections import Counter
@@ -52,7 +52,7 @@ class NoBetterPlace(Refusal):
 
 
 class EvenSpread(Fact):
-    """Pods that prefer to be apart weigh least where each is where fewest others are, as far as there are places."""
+    """Pods that prefer to be apart weigh least if each is where the fewest others are, as far as there are places."""
 
     key: str
     pods: int
@@ -65,7 +65,7 @@ class EvenSpread(Fact):
 
 
 class _Weighing(MultiClassModel):
-    """The lookahead's questions, with the weight of the pairs in one domain in the place of what bounds require."""
+    """The lookahead's questions, with the weight of the pairs in one domain in place of what bounds require."""
 
     def __init__(self, problem: MultiClassProblem, budget: SearchBudget, limits: SearchLimits) -> None:
         super().__init__(problem.model, None, budget, limits)
@@ -115,7 +115,7 @@ def _save(preference: Exclusion, held: Mapping[str, Counts], number: int, node: 
 
 
 def find_better_place(problem: MultiClassProblem, view: View, budget: SearchBudget, limits: SearchLimits) -> Decision:
-    """Decide about a component of which only preferred terms are to be honoured more."""
+    """Decide about a component that is only to honour preferred terms more."""
     model = _Weighing(problem, budget, limits)
     part = budget.part(limits.lookahead_nodes)
     found, attempt = lookahead_step(view, model, StepGoal.PARTIAL, part, limits, choose=top_scoring, quick=True)
@@ -136,10 +136,10 @@ def find_better_place(problem: MultiClassProblem, view: View, budget: SearchBudg
 
 
 def find_even_spread(classes: PodClasses) -> EvenSpread | None:
-    """Return how many pods must move at least, of one class that prefers to be apart over one key; else None.
+    """Return how many pods must move at least, for one class that prefers to be apart over one key; else None.
 
-    Pod after pod goes where fewest are, as far as there are places: the least weight there is, and of placements that
-    weigh as much the one that most pods are in already.
+    Pod after pod goes where the fewest are, as far as there are places. That gives the least weight, and among
+    placements of that weight the placement in which most pods already are.
     """
     if len(classes.classes) != 1 or len(classes.preferences) != 1 or classes.pending or classes.requirements:
         return None

@@ -1,16 +1,17 @@
-"""Which of the minimal repairs is taken: one that the budgets allow now, else one that they allow later.
+"""Which minimal repair is taken: a repair that the budgets allow now, else one allowed later.
 
-Problem: budgets may tell the pods of one component apart, such as one over the pods with a role, or the limits of two
-owners. Then the cheapest repair may wait, or wait for ever, while another with as few evictions is allowed. Idea: a pod
-that may not be evicted is left out as if it could not move. Where the minimum stays the same, every repair of what
-remains is a minimal repair of the whole, with the same proof, and all methods work on it as they are. First only pods
-are left that may go now; then those besides that may go later; at last all, in which case a budget is the reason.
+Problem: budgets may tell the pods of one component apart, such as a budget over the pods with a role, or the limits of
+two owners. Then the cheapest repair may wait, or wait for ever, while another with equally few evictions is allowed.
+Idea: leave a pod that may not be evicted out as if it could not move. If the minimum does not change, every repair of
+what remains is a minimal repair of the whole, with the same proof, and all methods work on it as they are. The first
+attempt leaves only pods that may go now. The second adds pods that may go later. The last has all pods; then a budget
+is the reason.
 
 Example: zone a holds db-0, the leader, under a budget that allows nothing, and db-1; zone c is empty. With db-0 left
-out one eviction is enough still: db-1 goes.
+out one eviction is still enough: db-1 goes.
 
-Cost: where the budgets do not tell the pods apart, one question. Else up to three decisions about the component, and as
-many again where the budgets allow fewer evictions at once than the step takes.
+Cost: where the budgets do not tell the pods apart, one question. Else up to three decisions about the component, and up
+to three more where the budgets allow fewer evictions at once than the step takes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +36,7 @@ def decide_within_budgets(problem: P, decide: Callable[[P], Decision], ledger: B
         return decide(problem)
     allowed = ledger.when_allowed(problem.victims, 1)
     if problem.component.terms and Allowed.NEVER in allowed.values():
-        # Of two sides that a term keeps apart the other one goes, also where that takes more evictions.
+        # If a term keeps two sides apart, the other side goes, even where that takes more evictions.
         without = problem.within(allowed, Allowed.LATER)
         problem = problem if isinstance(without.minimum(), Infeasible) else without
     choice = _Choice(problem, decide, ledger)
@@ -69,7 +70,7 @@ class _Choice(Generic[P]):
         return 0 if step is None else self._ledger.count_granted(step.victims, step.needed, step.concurrent)
 
     def decide(self, allowed: Mapping[str, Allowed]) -> Decision:
-        """Return a repair of those pods that are allowed soonest, or what all pods together give."""
+        """Return a repair with the pods that are allowed soonest, or the result for all pods together."""
         if len(set(allowed.values())) < 2:
             return self._decide(self._problem)
         latests = sorted({max(when, Allowed.SCARCE) for when in allowed.values()})
@@ -87,7 +88,7 @@ class _Choice(Generic[P]):
         return structs.replace(self._with_proof(chosen), needs_lookahead=deferred)
 
     def prefer_plentiful(self, best: Decision, allowed: Mapping[str, Allowed]) -> Decision:
-        """Return a repair of which the budgets let more pods go now than of this one; this one if none is found.
+        """Return a repair for which the budgets let more pods go now than for this one; this one if none is found.
 
         Pods like the first victim that has to wait are put behind the others that may go now.
         """
@@ -118,7 +119,7 @@ class _Choice(Generic[P]):
         return part.evictions == whole.evictions
 
     def _with_proof(self, decision: Decision) -> Decision:
-        """Return a decision with the proof for all pods, of which its own is about a part."""
+        """Return a decision with the proof for all pods: its own proof covers only a part."""
         minimum = self._problem.minimum()
         if isinstance(minimum, Infeasible) or decision.proved is None:
             return decision
@@ -145,9 +146,9 @@ def _is_whole(decision: Decision) -> bool:
 
 
 def _first_of_its_kind(decisions: Sequence[Decision]) -> Decision:
-    """Return the first decision that is as good as the last one: the pods that are allowed soonest come first.
+    """Return the first decision that is as good as the last: the pods that are allowed soonest come first.
 
-    Where no step without a detour is found for all pods, a step with one is as good, and so with steps of a part.
+    If no step without a detour is found for all pods, a step with a detour is as good, and so are steps of a part.
     """
     last = decisions[-1]
     stepping = [one for one in decisions if one.step is not None]

@@ -1,8 +1,8 @@
 """Exclusions: a term of podAntiAffinity over the pod classes of one component, domain by domain.
 
 A pod of a class declares the term, is selected by it, or both. For the scheduler it does not matter who declares it. So
-the pods of the component that may share a domain are one side: all that only declare it, or all that are only selected,
-or one that does both. Pods of no class stay, so that they decide which sides are left:
+the pods of the component that may share a domain are one side. A side is all pods that only declare it, or all that are
+only selected, or a single pod that does both. Pods of no class stay, so that they decide which sides are left:
 
     a-0: 3 batch pods that declare it, 1 api pod that it selects     3 | 1 may stay: 1 is in excess
     b-0: a pod without an owner that it selects, 3 batch pods        0 may stay: 3 are in excess
@@ -30,9 +30,9 @@ NOBODY: Counts = (0, 0, 0)
 class Exclusion:
     """A term over the pod classes that it concerns, by number.
 
-    `domain` maps the nodes with the key to their domains; others take any number. `staying` are pods of no class by
-    domain. `source` is the violated term that is repaired; None of one that only has to be kept. A preferred term, as
-    its source says, excludes nothing: its pairs in one domain cost their weight.
+    `domain` maps the nodes with the key to their domains; other nodes take any number. `staying` are pods of no class
+    by domain. `source` is the violated term that is repaired; None for a term that only has to be kept. A preferred
+    term, by its source, excludes nothing: its pairs in one domain cost their weight.
     """
 
     key: str
@@ -47,7 +47,7 @@ class Exclusion:
         return all(part is Part.BOTH for part in self.parts.values())
 
     def find_sides(self, domain: str) -> Sequence[Part]:
-        """Return which sides the pods that stay leave of a domain."""
+        """Return which sides of a domain the staying pods allow."""
         declaring, selected, both = self.staying.get(domain, NOBODY)
         if both or (declaring and selected):
             return ()
@@ -69,23 +69,23 @@ class Exclusion:
         return sum(self.excess_in(domain, counts) for domain, counts in held.items())
 
     def cost(self, held: Mapping[str, Counts]) -> int:
-        """Return the weights over the ordered pairs in one domain, with those that stay."""
+        """Return the weights over the ordered pairs in one domain, including staying pods."""
         return sum(self.cost_in(domain, held.get(domain, NOBODY)) for domain in held.keys() | self.staying.keys())
 
     def cost_in(self, domain: str, counts: Counts) -> int:
-        """Return the same of one domain."""
+        """Return the weights of one domain."""
         assert self.source is not None, "a preferred term has a source"
         declaring, selected, both = map(sum, zip(counts, self.staying.get(domain, NOBODY), strict=True))
         return self.source.weight * ((declaring + both) * (selected + both) - both)
 
     def excess_in(self, domain: str, counts: Counts) -> int:
-        """Return the fewest of the pods of one domain that would have to leave it."""
+        """Return the fewest of one domain's pods that must leave it."""
         kept = [min(counts[side], 1) if side is Part.BOTH else counts[side] for side in self.find_sides(domain)]
         return sum(counts) - max(kept, default=0)
 
 
 def find_terms(violated: Iterable[EvaluatedTerm], pods: Iterable[Pod | Unpredictable]) -> Sequence[DeclaredBy]:
-    """Return the violated terms and those that next pods declare, each once."""
+    """Return the violated terms and the terms that next pods declare, each once."""
     terms = dict.fromkeys(term.declared for term in violated)
     for pod in pods:
         if not isinstance(pod, Unpredictable):
@@ -103,7 +103,7 @@ def find_exclusions(
 ) -> tuple[Exclusion, ...]:
     """Return the exclusions by these terms among pod classes, each given by its next pod.
 
-    `violated` are those that are to be repaired; `class_of` are the classes of the pods that they count, by UID.
+    `violated` terms are to be repaired; `class_of` are the classes of the pods that they count, by UID.
     """
     sources = {term.declared: term for term in violated}
     exclusions = []
@@ -121,7 +121,7 @@ def find_exclusions(
 
 
 def find_part(declared: DeclaredBy, pod: Pod, view: View) -> Part | None:
-    """Return what a pod has to do with a term of the pods of a namespace; None where it has nothing."""
+    """Return the part of a pod in a term of the pods of a namespace; None where it has none."""
     namespace, term, weight = declared
     declares = pod.namespace == namespace and _declares(pod, term, weight)
     if selects(term, namespace, pod, view):
@@ -150,10 +150,10 @@ def _count_staying(
     *,
     foreign: bool,
 ) -> Mapping[str, Counts]:
-    """Count the pods of a term that no move changes, by domain: they stay, or what replaces them has another part.
+    """Count the pods of a term that no move changes, by domain: they stay, or their replacements have another part.
 
-    Of a term between namespaces (`foreign`) only those that it selects are counted. Else a namespace could have pods of
-    others evicted: by a pod that it binds to their node itself, and that declares a term against them.
+    For a term between namespaces (`foreign`) only selected pods are counted. Otherwise a namespace could have pods of
+    others evicted: it would bind a pod to their node itself, and let that pod declare a term against them.
     """
     staying: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     for part, pods in source.participants:

@@ -17,7 +17,7 @@ class TermNotActedOn(Refusal):
 
 
 class NobodyRecreates(Refusal):
-    """No owner that is known would create the pods again that a term keeps apart."""
+    """No known owner would create again the pods that a term keeps apart."""
 
     reason = Reason.UNKNOWN_OWNER
 
@@ -40,7 +40,7 @@ class NotModelledApart(Refusal):
 
 
 class OthersNeedNotMove(Refusal):
-    """Only pods that stay declare a term against pods of other namespaces: nobody may have these evicted by it."""
+    """Only staying pods declare a term against pods of other namespaces: no term may have these evicted."""
 
     reason = Reason.NOT_EVICTABLE
 

@@ -1,9 +1,9 @@
 """Why the nodes that would have to take more of a component's pods take none: the filters that reject them.
 
-It is shown by one pod, as the scheduler would report it: a pending one, else one of the fullest domain that would be
-evicted. Where the scheduler could place that one somewhere, though where it does not help, the nodes of the domains
-that take no more are looked at. What would open a node is named only where that was tried, and a placement of all pods
-exists then; a change of a constraint only where all pods that wait are placed with it.
+One pod serves as the example, as the scheduler would report it: a pending pod, else a pod of the fullest domain that
+would be evicted. If the scheduler could place that pod somewhere, though where it does not help, the nodes of the
+domains that take no more are examined. A remedy that opens a node is named only where it was tried, and a placement of
+all pods then exists. A change of a constraint is named only where it lets all pending pods be placed.
 """
 
 from collections import Counter
@@ -47,7 +47,7 @@ from rebalancer.scheduling.verdicts import Code
 from rebalancer.scheduling.view import View
 
 Trial = Callable[[Mapping[str, int]], bool]
-"""Whether a placement of all pods exists if nodes have places for so many more of them, by name.
+"""Whether a placement of all pods exists if nodes have places for this many more of them, by name.
 
 Raises SearchLimitReached where no more may be tried.
 """
@@ -59,16 +59,16 @@ _MOST_DRY_RUNS: Final = 100
 """Nodes on which preemption is tried for one pod."""
 
 _LOOKS_OF_DRY_RUN: Final = 500
-"""To try preemption on a node takes as long as to look at so many, half a millisecond."""
+"""Trying preemption on a node takes as long as examining this many nodes, 0.5 ms."""
 
 _SHARE_OF_CHANGES: Final = 4
-"""For changes of constraints this share of the nodes is looked at besides."""
+"""For changes of constraints this share of the nodes is examined besides."""
 
 _OTHERS: Final = tuple(plugin for plugin in FILTERS if plugin is not PodTopologySpread)
 
 
 class NoSuchNode(Fact):
-    """Domains without any node of the kind that pods need: of which none offers `resource`, else of which none matches.
+    """Domains without any node that the pods need: none offers `resource`, or, without it, none matches.
 
     No capacity that becomes free there helps.
     """
@@ -86,31 +86,33 @@ class NoSuchNode(Fact):
 
 
 class NodesTakeNoMore(Refusal):
-    """No node that would have to take more of these pods takes one; the filters reject them.
-
-    `rejections` count `nodes`: all nodes of the cluster, as the scheduler rejects `pod` there, which is `pending` or
-    would be evicted; else, with `pod` "", those of `domains` of `key`. `preempts` is what the scheduler would do to
-    place it, with a verb; "" where nothing. `preemption` is what stands in the way of a repair by that, None where it
-    was not examined, or the policy refuses it and it could not be made. `lacking`: resources are missing on the nodes
-    that would have to take it. `absent` are the nodes that some domains have none of. `remedy` would open enough of
-    them; "" where none was found.
-    """
+    """No node that would have to take more of these pods takes any; the filters reject them."""
 
     key: str = ""
     domains: tuple[str, ...] = ()
     nodes: int = 0
     rejections: tuple[Rejection, ...] = ()
+    """Count `nodes`: all nodes of the cluster, or the nodes of `domains`."""
     lacking: bool = True
+    """Resources are missing on the nodes that would have to take the pod."""
     pod: str = ""
+    """The example pod, which is `pending` or would be evicted; "" where the nodes are those of `domains` of `key`."""
     pending: bool = False
     preempts: str = ""
+    """What the scheduler would do to place the pod, with a verb; "" where nothing."""
     preemption: Fact | None = None
+    """What prevents a repair by preemption.
+
+    None where it was not examined, or the policy refuses it and it could not be made.
+    """
     absent: tuple[NoSuchNode, ...] = ()
+    """The nodes that some domains lack entirely."""
     remedy: str = ""
+    """Would open enough of the nodes; "" where none was found."""
 
     @property
     def reason(self) -> Reason:
-        """NoCapacity where resources are missing, else that other filters reject the nodes."""
+        """NoCapacity where resources are missing, else the reason that other filters reject the nodes."""
         return Reason.NO_CAPACITY if self.lacking else Reason.NODES_REJECT
 
     def __str__(self) -> str:
@@ -135,10 +137,10 @@ class NodesTakeNoMore(Refusal):
 
 
 class ClosedDomains(NamedTuple):
-    """The domains of a component that take no more of its pods, of the coarsest key of which there are such.
+    """The domains of a component that take no more of its pods, for the coarsest key with such domains.
 
-    Without such a key, `key` is "" and `others` are the nodes that take no more. `cordoned` are those of the domains of
-    which every node is cordoned.
+    Without such a key, `key` is "" and `others` are the nodes that take no more. `cordoned` are the nodes of domains
+    that are cordoned as a whole.
     """
 
     key: str = ""
@@ -152,7 +154,7 @@ class ClosedDomains(NamedTuple):
         return _join([self.others, *self.domains.values()])
 
     def within(self, nodes: frozenset[str]) -> tuple[str, ...]:
-        """Return the domains of which all nodes are among these, by name."""
+        """Return the domains whose nodes are all among these, by name."""
         return tuple(sorted(value for value, members in self.domains.items() if members <= nodes))
 
 
@@ -181,8 +183,8 @@ class _Example(NamedTuple):
 class ClosedNodes(NamedTuple):
     """What is to be explained: nodes that take no more pods of a component, or of a class of it.
 
-    `sample` is what replaces its `placed` pods, those that would go first first; `pending` wait for a node. Equal
-    `alike` say that samples are rejected by the same nodes for the same reasons. `helps` tries what would open nodes.
+    `sample` is what replaces its `placed` pods, sorted by which would go first; `pending` wait for a node. Equal
+    `alike` say that the same nodes reject the samples for the same reasons. `helps` tries what would open nodes.
     """
 
     sample: Pod
@@ -198,22 +200,22 @@ ClosedReason: TypeAlias = NodesTakeNoMore | DomainsCordoned | Unpredictable
 
 
 class Explanations:
-    """Explains closed nodes for one plan, each component once: what is decided about it is decided up to twice."""
+    """Explains closed nodes for one plan, each component once: a component is decided up to twice."""
 
     def __init__(self, nodes: int) -> None:
-        """Take at how many nodes may be looked."""
+        """Take how many nodes may be examined."""
         self.budget = SearchBudget(nodes)
-        # Its own: what one component's constraints would have to be takes no explanation from another.
+        # A budget of its own: a component's search for constraint changes takes no explanation from another.
         self._changes = SearchBudget(nodes // _SHARE_OF_CHANGES)
         self._known: dict[str, NodesTakeNoMore | DomainsCordoned] = {}
-        # In a zone that is down thousands of workloads request the same and are closed out of the same nodes.
+        # In a zone that is down, thousands of workloads have equal requests and are closed out of the same nodes.
         self._rejected: dict[tuple[Hashable, frozenset[str]], _Rejections] = {}
 
     def explain(self, name: str, nodes: ClosedNodes) -> ClosedReason:
         """Return why the nodes take no more pods of the component of that name.
 
-        Of pods that are not predicted nothing is said about nodes. Where nothing is left of the budget no example is
-        looked for, and no remedy.
+        Pods that are not predicted get no explanation by nodes. When the budget is spent, neither an example nor a
+        remedy is searched.
         """
         if (unclear := unpredictable(nodes.sample, nodes.view)) is not None:
             return unclear
@@ -253,7 +255,7 @@ class Explanations:
     def _find_remedy(
         self, rejected: Sequence[Rejected], wanted: frozenset[str], example: _Example, nodes: ClosedNodes
     ) -> str:
-        """Return what opens enough nodes, and for pods that wait also which constraint would have to change."""
+        """Return what opens enough nodes, and for pending pods also which constraint must change."""
         opening = _find_opening(rejected, wanted, example, nodes.helps) if self._may_look(len(wanted)) else ""
         remedy = ", or ".join(filter(None, (opening, self._find_relaxed(rejected, example, nodes.pending))))
         return f"{remedy[:1].upper()}{remedy[1:]}"
@@ -273,7 +275,7 @@ class Explanations:
     def _describe_preemption(self, example: _Example, rejected: Sequence[Rejected], wanted: frozenset[str]) -> str:
         """Say what would be preempted for a pod that every node rejects; "" where nothing, or no more may be tried.
 
-        Of more nodes than are tried the wanted ones come first; the outcome that is named is then one of several.
+        If not all nodes are tried, the wanted nodes come first; the named outcome is then one of several.
         """
         pod, view = example.pod, example.view
         if not has_lower_pods(pod, view):
@@ -290,7 +292,7 @@ class Explanations:
     def _is_maintenance(self, nodes: ClosedNodes) -> bool:
         """Return whether it is enough to uncordon the domains that are cordoned as a whole.
 
-        Where no more may be tried it counts as enough if these nodes take such pods then.
+        If no more may be tried, it counts as enough that these nodes then take such pods.
         """
         cordoned = _join(nodes.closed.cordoned.values())
         if not cordoned:
@@ -345,7 +347,7 @@ def _nodes_of(rejected: Sequence[Rejected]) -> frozenset[str]:
 
 
 def _join(sets: Iterable[frozenset[str]]) -> frozenset[str]:
-    """Return the union of sets: the very set where there is one, of which thousands of components have the same."""
+    """Return the union of sets: the very set where there is one, since thousands of components share it."""
     first, *others = [nodes for nodes in sets if nodes] or [frozenset[str]()]
     return first.union(*others) if others else first
 

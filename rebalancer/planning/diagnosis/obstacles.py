@@ -35,7 +35,7 @@ Explain = Callable[[ClosedDomains], Refusal]
 
 
 def _feasible_text(counts: tuple[int, ...]) -> str:
-    """Name the numbers of pods that can be placed; the last one decides between one and several."""
+    """Name the numbers of pods that can be placed; the last number decides between one and several."""
     are = "pod is" if counts[-1:] == (1,) else "pods are"
     return f"; {' or '.join(map(str, counts))} {are} feasible" if counts else ""
 
@@ -154,7 +154,7 @@ class NoPlacement(Refusal):
 class NoPlacementOfClasses(Refusal):
     """No placement of pods of several classes satisfies everything.
 
-    The nearest one, if known, has `unplaced` pods without a node and exceeds requirements by `excess` pods.
+    The nearest placement, if known, has `unplaced` pods without a node and exceeds requirements by `excess` pods.
     """
 
     reason = Reason.NO_ARRANGEMENT
@@ -202,7 +202,7 @@ def diagnose_multi_class(
     nearest: Solution | None,
     explain: Callable[[], Refusal],
 ) -> Obstacle:
-    """Return why no placement of several pod classes satisfies everything; `nearest` is the one that comes nearest.
+    """Return why no placement of several pod classes satisfies everything; `nearest` is the nearest placement.
 
     `explain` says why nodes take no more of them.
     """
@@ -261,7 +261,7 @@ def _diagnose_staying(refused: Sequence[tuple[Pod, PodController, Refusal]]) -> 
 
 
 def without_obstacles(root: Inner, cache: SearchCache, *, places: int | None) -> Inner:
-    """Return the placement with every pod movable and, if `places` is given, so much more capacity on every node."""
+    """Return the placement with every pod movable and, if `places` is given, this much more capacity on every node."""
     known = cache.unobstructed.known.get((root, places))
     if known is not None:
         return known  # type: ignore[no-any-return]

@@ -1,11 +1,11 @@
 """The smallest relaxation that makes an infeasible component of several pod classes feasible.
 
-Problem: no placement satisfies everything; which other numbers of replicas, or which one relaxed bound, would allow
-one? Idea: the feasible numbers have gaps, so bisection cannot find them; one integer program finds the least change.
-It has two more nodes, which no requirement counts. One holds the pods that might be added: each added pod leaves it.
-The other is full of blockers: one leaves it for each pod that is removed. So the fewest evictions of that program are
-the least change. Each change that is returned is shown to be feasible by a placement on the real nodes. That no smaller
-change is feasible is proved too, or `limit_reached` says that it is not.
+Problem: no placement satisfies everything; which other numbers of replicas, or which one relaxed bound, would allow a
+placement? Idea: the feasible numbers have gaps, so bisection cannot find them; one integer program finds the least
+change. It has two more nodes, which no requirement counts. One holds the pods that might be added: each added pod
+leaves it. The other is full of blockers: one leaves it for each pod that is removed. So the fewest evictions of that
+program are the least change. A placement on the real nodes shows that each returned change is feasible. That no smaller
+change is feasible is proved, too, or `limit_reached` says that it is not.
 
 Example of a result: 5 replicas of shop/db, or maxSkew 2 over the zones.
 
@@ -37,13 +37,13 @@ from rebalancer.planning.scope.requirements import depends_on_pod_count, require
 from rebalancer.planning.search.limits import SearchLimits
 
 _RESERVE, _REMOVED, _ASIDE = "\0reserve", "\0removed", "\0aside"
-"""Names of further nodes of the program; no real node has them."""
+"""Names of the program's additional nodes; no real node has them."""
 
 Change = Mapping[int, int]
 """By the number of a pod class: how many pods it has more, or fewer."""
 
 _MOST_NAMED = 3
-"""Up to this many workloads are named; of more only the pods are counted."""
+"""Up to this many workloads are named; with more only the pods are counted."""
 
 
 class ReplicaChange(Struct, frozen=True, gc=False):
@@ -75,7 +75,7 @@ class Relaxation(Struct, frozen=True, gc=False):
 
     @property
     def _replicas_text(self) -> str:
-        """Name workloads with the numbers of replicas that they would have; of many only by how much they change."""
+        """Name workloads with their changed numbers of replicas; for many workloads only by how much they change."""
         changes = self.replicas
         if len(changes) > _MOST_NAMED:
             added = sum(max(0, change.more) for change in changes)
@@ -125,7 +125,7 @@ class _Search:
 
     def least_replica_change(self) -> Change:
         """Return the least change of the numbers of replicas; empty where none was found."""
-        if not self._bare.requirements:  # of anti-affinity alone, whose refusal names the numbers
+        if not self._bare.requirements:  # anti-affinity alone: its refusal names the numbers
             return {}
         if 2 * _columns(self._bare) > self._left:  # a change that cannot be checked is not returned
             self.limit_reached = True
@@ -133,7 +133,7 @@ class _Search:
         return self._least_change(self._scalable, self._bare.total)
 
     def simpler(self, change: Change) -> Change:
-        """Return a change of one class alone that is no larger, if there is one and it is found."""
+        """Return a change of one class alone that is no larger, if it exists and is found."""
         if len(change) < 2:
             return change
         size = sum(map(abs, change.values()))
@@ -214,7 +214,7 @@ def _columns(classes: PodClasses) -> int:
 
 
 def _unplaced(classes: PodClasses, change: Change) -> PodClasses:
-    """Return the pods, some more or fewer of a class, none of which has a node yet."""
+    """Return the pods, some more or fewer of a class, as if none had a node yet."""
     changed = [
         replace(pod_class, counts={}, fixed={}, movable={}, pending=pod_class.total + change.get(number, 0))
         for number, pod_class in enumerate(classes.classes)

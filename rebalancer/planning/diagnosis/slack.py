@@ -1,7 +1,7 @@
 """Bounds that could be relaxed, and the requirements once one is.
 
-Workloads with one selector each state the same constraint, and one limit is evaluated for several sets of pods. Whoever
-relaxes the bound changes all of these requirements, so they are one `SharedBound`.
+Workloads with one selector each state the same constraint, and one limit is evaluated for several sets of pods.
+Relaxing the bound changes all of these requirements, so they are one `SharedBound`.
 """
 
 from collections.abc import Hashable, Sequence
@@ -17,7 +17,7 @@ from rebalancer.planning.scope.requirements import Requirement
 from rebalancer.policy import Share
 
 _MOST_NAMED = 3
-"""So many workloads are named; the rest is counted."""
+"""Up to this many workloads are named; the rest are counted."""
 
 
 class SharedBound(Struct, frozen=True, gc=False):
@@ -41,7 +41,7 @@ class RelaxedBound(Struct, frozen=True, gc=False, kw_only=True):
     max_share: Fraction | None = None
 
     def __str__(self) -> str:
-        """Say how it is to be written: of which object, which field, what value."""
+        """Say how to write it: object, field and value."""
         if self.max_share is not None:
             value = f"maxShare {Share(strict=False, fraction=self.max_share)}"
         elif self.max_pods is not None:
@@ -87,7 +87,7 @@ def _most_slack(requirement: Requirement, total: int) -> int:
 
 
 def relax(classes: PodClasses, shared: SharedBound, by: int) -> PodClasses:
-    """Return the component with a bound relaxed by so many pods."""
+    """Return the component with a bound relaxed by this many pods."""
     requirements = [
         _relax(requirement, by) if number in shared.requirements else requirement
         for number, requirement in enumerate(classes.requirements)
@@ -117,7 +117,7 @@ def relaxed_bound(classes: PodClasses, shared: SharedBound, by: int) -> RelaxedB
 
 
 def _relaxed_limit(limit: str, requirements: Sequence[Requirement]) -> RelaxedBound:
-    """Return the relaxed bound of a limit; where it bounds several sets of pods, that of the set that needs most."""
+    """Return the relaxed bound of a limit; if it bounds several sets of pods, for the set that needs most."""
     shares = [share for share in map(_share, requirements) if share is not None]
     if shares:
         return RelaxedBound(limit=limit, max_share=max(shares))

@@ -1,9 +1,9 @@
 """Nodes that nothing of a component tells apart: a few stand for all of them.
 
 Problem: a term over the host name has thousands of domains, nearly all of them empty. Idea: pods may exchange their
-places on nodes that are alike. Where one pod is placed, one of these is followed; a program that repairs a term needs
-as many empty ones as pods may come. Example: of two pods on one node of 5,000 one moves; in each of three zones one
-empty node is enough. Cost: in proportion to the nodes.
+places on nodes that are alike. Where one pod is placed, one of these nodes is followed; a program that repairs a term
+needs as many empty nodes as pods may come. Example: two pods share one node of 5,000 and one moves; in each of three
+zones one empty node is enough. Cost: in proportion to the nodes.
 """
 
 from collections import Counter
@@ -43,10 +43,11 @@ class AlikeNodes:
         return (*held, *[part(node) for part in self._parts])
 
     def find_needed(self) -> Iterable[str]:
-        """Return the nodes that a program needs: all, but where a term is repaired not too many that are alike.
+        """Return the nodes that a program needs: all nodes, but where a term is repaired only some alike nodes.
 
-        So each pod that comes has one of its own: what several would share of a node does not matter. Elsewhere all are
-        kept, as the choice among placements that are equally good would change, and with it the pods that move.
+        So each coming pod has an alike node of its own: what several would share of a node does not matter. Elsewhere
+        all nodes are kept: otherwise the choice among equally good placements would change, and with it the pods that
+        move.
         """
         classes = self._classes.classes
         nodes = sorted({node for pod_class in classes for node in pod_class.cap})
@@ -64,7 +65,7 @@ class AlikeNodes:
 
 
 def _tell_apart(exclusion: Exclusion) -> Iterator[Callable[[str], object]]:
-    """Yield what tells nodes apart for a term: a domain of several nodes, and for one that is repaired the key.
+    """Yield what tells nodes apart for a term: a domain of several nodes, and for a repaired term the key.
 
     Where pods stay that keep others away, the nodes' capacity for these is 0.
     """
@@ -75,7 +76,7 @@ def _tell_apart(exclusion: Exclusion) -> Iterator[Callable[[str], object]]:
 
 
 def _find_most(number: int, classes: PodClasses) -> Mapping[str, int]:
-    """Return how many pods of a class each node can hold, as far as the terms that are repaired let it."""
+    """Return how many pods of a class each node can hold, as far as the repaired terms allow."""
     pod_class = classes.classes[number]
     alone = [
         exclusion.domain

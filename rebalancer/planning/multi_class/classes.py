@@ -78,10 +78,11 @@ class PodAffinityRequired(Refusal):
 class PodClass:
     """Pods that are alike for the scheduler and for every requirement.
 
-    By node: `counts` are its pods, of which `fixed` cannot move; `cap` is how many the node can hold; `now` are its
-    pods in the view, also in a supposed state; `movable` are the pods that may move, cheapest first. `pending` is the
-    number of pods without a node. `requirements` are the numbers of the requirements that count these pods. `only` are
-    the UIDs of its pods where other pods of the same owners are of other classes; None where it has all of them.
+    By node: `counts` are its pods, and `fixed` are those among them that cannot move. `cap` is how many the node can
+    hold. `now` are its pods in the view, also in a supposed state. `movable` are the pods that may move, cheapest
+    first. `pending` is the number of pods without a node. `requirements` are the numbers of the requirements that count
+    these pods. `only` are the UIDs of its pods where other pods of the same owners are of other classes; None where it
+    has all of them.
     """
 
     sample: Pod
@@ -98,7 +99,7 @@ class PodClass:
 
     @property
     def total(self) -> int:
-        """How many pods there are, pending ones too."""
+        """How many pods there are, including pending pods."""
         return sum(self.counts.values()) + self.pending
 
     def has(self, pod: Pod) -> bool:
@@ -106,7 +107,7 @@ class PodClass:
         return self.only is None or pod.uid in self.only
 
     def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> "PodClass":
-        """Return the class of which only pods may move whose eviction is allowed by then."""
+        """Return the class, in which only pods may move whose eviction is allowed by then."""
         movable: dict[str, Sequence[Victim]] = {}
         for node, victims in self.movable.items():
             able = [structs.replace(one, allowed=allowed[one.pod.uid]) for one in victims]
@@ -140,15 +141,15 @@ class PodClasses:
 
     @property
     def total(self) -> int:
-        """How many pods there are, pending ones too."""
+        """How many pods there are, including pending pods."""
         return sum(pod_class.total for pod_class in self.classes)
 
     def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> "PodClasses":
-        """Return the component of which only pods may move whose eviction is allowed by then, by UID."""
+        """Return the component, in which only pods may move whose eviction is allowed by then, by UID."""
         return replace(self, classes=tuple([one.within(allowed, latest) for one in self.classes]))
 
     def with_cap(self, number: int, cap: Mapping[str, int]) -> "PodClasses":
-        """Return the component in which the nodes can hold so many pods of a class."""
+        """Return the component in which the nodes can hold this many pods of a class."""
         classes = [replace(one, cap=cap) if at == number else one for at, one in enumerate(self.classes)]
         return replace(self, classes=tuple(classes))
 
@@ -253,7 +254,7 @@ class PodClassesBuilder:
     """Divides components into pod classes over one view."""
 
     def __init__(self, view: View, capacities: CapacityIndex, partitioner: PodPartitioner, shares: CellShares) -> None:
-        """`shares` are what is left of the plan to the namespaces."""
+        """`shares` are what the namespaces have left of the plan."""
         self._shares = shares
         self._view = view
         self._capacities = capacities
@@ -303,7 +304,7 @@ class PodClassesBuilder:
         counting: _Counting,
         terms: Sequence[DeclaredBy],
     ) -> Sequence[_Draft] | Refusal:
-        """Put the owners together whose next pods are alike for the scheduler, for every requirement and every term."""
+        """Join the owners whose next pods are alike for the scheduler, for every requirement and every term."""
         drafts: dict[Hashable, _Draft] = {}
         for member, refusal in zip(component.members, refusals, strict=True):
             if member.owner is None:
@@ -399,9 +400,9 @@ class PodClassesBuilder:
         )
 
     def _parts_of(self, sample: Pod, component: Component) -> Callable[[Labels], bool]:
-        """Return what says whether a pod with other labels has to do with each term of a component as the sample has.
+        """Return what says whether a pod with other labels has the sample's part in each term of a component.
 
-        One that has not stays: without it nothing else of its class changes.
+        A pod with another part stays: without it nothing else of its class changes.
         """
         terms = [term.declared for term in component.apart]
         parts = [find_part(term, sample, self._view) for term in terms]

@@ -1,11 +1,11 @@
-"""Placements near a known one: an upper bound on the evictions of a supposed state, without solving again.
+"""Placements near a known placement: an upper bound on the evictions of a supposed state, without solving again.
 
 Problem: the scheduler seldom puts a replacement on the very node that the known placement has for it. Idea: mostly
-another placement with as few evictions has it there, if pods that are still to be placed exchange nodes with it. Each
-exchange is checked against the rows of the integer program, so that every requirement still holds. A placement that is
-not found may exist all the same. Example: web-0 was planned on a-1 and was placed on a-2, where db-3 is planned; if
-db-3 fits a-1, the two are exchanged. Cost: `SearchLimits.local_changes` exchanges for each pod, each in proportion to
-the rows that it changes.
+another placement with equally few evictions has it there, if pods that are still to be placed exchange nodes with it.
+Each exchange is checked against the rows of the integer program, so that every requirement still holds. A placement
+that is not found may exist all the same. Example: web-0 was planned on a-1 and was placed on a-2, where db-3 is
+planned; if db-3 fits a-1, the two are exchanged. Cost: `SearchLimits.local_changes` exchanges for each pod, each in
+proportion to the rows that it changes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,11 +18,11 @@ from rebalancer.planning.search.limits import SearchBudget, SearchLimits
 _CLOSE = 1e-9
 
 Change = Mapping[Cell, int]
-"""Pods more or less in some cells of a placement."""
+"""Pods more or fewer in some cells of a placement."""
 
 
 class LocalSearch:
-    """The placements near one that satisfies every requirement. Each change that is tried costs 1 of `budget`."""
+    """The placements near a placement that satisfies every requirement. Each tried change costs 1 of `budget`."""
 
     def __init__(
         self, model: PlacementModel, placed: Mapping[Cell, int], budget: SearchBudget, limits: SearchLimits
@@ -39,9 +39,9 @@ class LocalSearch:
         }
 
     def min_evictions(self, deltas: Mapping[Cell, int], goal: int) -> int:
-        """Return how few evictions lead from a state to a placement that is found; at `goal` the search ends.
+        """Return the fewest evictions from a state to a placement that is found; at `goal` the search ends.
 
-        `deltas` are pods more or less than now, by cell.
+        `deltas` are pods more or fewer than now, by cell.
         """
         state = self._now | {cell: self._now.get(cell, 0) + change for cell, change in deltas.items()}
         placed, sums = dict(self._target), dict(self._sums)

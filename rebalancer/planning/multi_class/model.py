@@ -1,6 +1,6 @@
 """A component of several pod classes as columns and rows of an integer program.
 
-One column is the number of pods of a class on a node after the repair, another the number of those that were not
+One column is the number of pods of a class on a node after the repair, another the number of pods that were not
 evicted. Every requirement is a row over integer columns. Example: class 0 on nodes a and b, at most 2 in their zone, is
 the row 0 <= x[0, a] + x[0, b] <= 2. Cost: a column for each class and node that can hold it and is needed (`alike`).
 """
@@ -173,7 +173,7 @@ class PlacementModel:
             self.program.add_row(-inf, max(free, 0) / scale + held / scale, row)
 
     def _add_exclusions(self) -> None:
-        """Add the rows by which a domain holds one side of each exclusion: only one pod of those that exclude all."""
+        """Add the rows by which a domain holds one side of each exclusion: one pod where all exclude each other."""
         for exclusion in self.classes.exclusions:
             columns: dict[str, dict[Part, dict[int, float]]] = {}
             for index, part in sorted(exclusion.parts.items()):
@@ -184,7 +184,7 @@ class PlacementModel:
                 self._add_sides(columns[value], exclusion.find_sides(value), soft=exclusion.source is not None)
 
     def _add_sides(self, columns: Mapping[Part, dict[int, float]], left: Sequence[Part], *, soft: bool) -> None:
-        """Add the rows of one domain; with `relaxed` those of a term that is repaired may be exceeded."""
+        """Add the rows of one domain; with `relaxed` the rows of a repaired term may be exceeded."""
         program = self.program
         several = len(columns.keys() & set(left)) > 1
         choice: dict[int, float] = {}

@@ -1,8 +1,8 @@
 """What the solver gave for hard integer programs, stored beyond one plan.
 
 A component that is hard to plan comes again in every cycle until something of it changes. The solver is deterministic:
-the same program within the same limits has the same outcome, on every machine, so that a stored one changes no plan. It
-is found by a digest of the whole program and of its limits. Cost: some 30 kB for each of `_STORED` usual programs.
+a program within given limits has one outcome, on every machine, so that a stored outcome changes no plan. It is found
+by a digest of the whole program and of its limits. Cost: some 30 kB for each of `_STORED` usual programs.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 _HARD: Final = 50_000
 """Work from which on an outcome is stored: some 0.2 s."""
 _STORED: Final = 32
-"""Outcomes that are stored, those that were used last."""
+"""Stored outcomes: the last used."""
 
 
 class Unsolved(Enum):
@@ -28,9 +28,9 @@ class Outcome(NamedTuple):
 
     answer: tuple[Sequence[float], float] | Unsolved
     work: int
-    """What it took."""
+    """The work that it took."""
     interrupted: bool = False
-    """Whether the solver was interrupted; else it had gone as far within any other work that is not less."""
+    """Whether the solver was interrupted; else it had gone equally far within any larger work."""
 
 
 class Outcomes:
@@ -41,7 +41,7 @@ class Outcomes:
         self._lock = Lock()
 
     def find(self, digest: bytes, work: int) -> Outcome | None:
-        """Return the outcome of a program that may take so much work, if it is stored."""
+        """Return the outcome of a program that may take this much work, if it is stored."""
         with self._lock:
             for key in ((digest, None), (digest, work)):
                 outcome = self._known.get(key)
@@ -51,7 +51,7 @@ class Outcomes:
             return None
 
     def store(self, digest: bytes, work: int, outcome: Outcome) -> None:
-        """Store the outcome of a hard program, in the place of the one that was not used for the longest."""
+        """Store the outcome of a hard program, in place of the outcome that was unused for the longest."""
         if outcome.work < _HARD:
             return
         with self._lock:

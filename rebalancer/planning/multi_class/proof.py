@@ -27,7 +27,7 @@ from rebalancer.planning.scope.requirements import Requirement
 class BindingRequirement(Struct, frozen=True, gc=False):
     """A requirement that undoing an eviction violates: `limit` is a limit's name, "" for a constraint.
 
-    `workloads` are those whose pods a constraint counts, where it does not count all.
+    `workloads` are the workloads whose pods a constraint counts, where it does not count all.
     """
 
     key: str
@@ -96,8 +96,8 @@ def _counted(classes: PodClasses, number: int) -> list[int]:
 def _binds(classes: PodClasses, number: int, solution: Solution) -> bool:
     """Return whether a requirement, which the solution satisfies, would be violated with some eviction undone.
 
-    One domain then takes a pod back that another gives. What that exceeds grows with the count of the one and with the
-    emptiness of the other, so that of each the two best are enough to find a pair of different domains.
+    One domain then takes a pod back that another gives. The excess grows with the count of the first domain and with
+    the emptiness of the second. So the two best of each are enough to find a pair of different domains.
     """
     requirement = classes.requirements[number]
     counted, after = _counted(classes, number), _counts(requirement, classes.others[number])
@@ -118,7 +118,7 @@ def _binds(classes: PodClasses, number: int, solution: Solution) -> bool:
 
 
 def _counts(requirement: Requirement, others: Mapping[str, int]) -> Counter[str | None]:
-    """Return the pods of no class by domain; domains without any are there, too."""
+    """Return the pods of no class by domain, including domains without any."""
     counts = Counter[str | None]()
     for node in requirement.nodes:
         counts[requirement.domain[node]] += others.get(node, 0)
@@ -128,7 +128,7 @@ def _counts(requirement: Requirement, others: Mapping[str, int]) -> Counter[str 
 def _changed(
     requirement: Requirement, pod_class: PodClass, index: int, solution: Solution
 ) -> tuple[Collection[str | None], Collection[str | None]]:
-    """Return the domains that gave pods of a class and those that took some; None for nodes that do not count."""
+    """Return the domains that gave pods of a class and the domains that took some; None for nodes that do not count."""
     gave, took = dict[str | None, None](), dict[str | None, None]()
     placed = {node: number for (of, node), number in solution.placed.items() if of == index}
     for node in {**pod_class.counts, **placed}:
