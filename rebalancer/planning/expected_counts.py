@@ -62,7 +62,7 @@ def _worst_count(limit: EvaluatedLimit, counts: Mapping[str, int]) -> int:
 
 
 def _is_counted(component: Component, key: str, pod: Pod) -> bool:
-    """Return whether the counts of a key, those of its first constraint or limit, include a pod."""
+    """Return whether the counts of a key, from its first constraint or limit, include a pod."""
     for group in component.groups:
         for evaluated in (*group.hard, *group.soft):
             if evaluated.constraint.key == key and (evaluated.constraint.hard or evaluated.counts.violated):
@@ -76,7 +76,7 @@ def _is_counted(component: Component, key: str, pod: Pod) -> bool:
 def _move_counts(
     counts: DomainCounts, key: str, evictions: Sequence[Eviction], snapshot: Snapshot
 ) -> Mapping[str, int] | None:
-    """Move each evicted pod to the one domain of its replacement; None where one has several possible domains."""
+    """Move each evicted pod to the one domain of its replacement; None if a replacement may go to several domains."""
     arriving = Counter[str]()
     for eviction in evictions:
         domains = _target_domains(eviction, key)

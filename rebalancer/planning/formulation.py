@@ -1,8 +1,8 @@
 """From a component to a problem that can be solved, or the reason why the whole component is refused.
 
-A problem is single-class, so that counting is enough, where all pods are of one class, have equal hard constraints, and
-all requirements count the same pods over topology keys that nest. Everything else is multi-class, as are components
-with a term of podAntiAffinity that is repaired.
+A problem is single-class, so that counting is enough, if all pods are of one class and have equal hard constraints, and
+all requirements count the same pods over topology keys that nest. Everything else is multi-class, and so are components
+that repair a term of podAntiAffinity.
 """
 
 from collections import defaultdict
@@ -122,7 +122,7 @@ class PodsNodeBeingRemoved(Refusal):
 
 
 class NotItsConstraint(Refusal):
-    """Only constraints of other workloads count its pods, and nothing is required of where these are themselves."""
+    """Only constraints of other workloads count its pods, and nothing is required of its pods' own places."""
 
     reason = Reason.NOT_EVICTABLE
 
@@ -143,9 +143,9 @@ class OwnPodsNotSelected(Refusal):
 
 
 class RequestsUncertain(Refusal):
-    """What a replacement will request is not known, and a node has room for more pods of the one size than the other.
+    """What a replacement will request is not known, and a node can hold more pods of one possible size than another.
 
-    `least` and `most` are by resource, of those of which they differ.
+    `least` and `most` are by resource, for the resources in which they differ.
     """
 
     reason = Reason.NOT_PREDICTABLE
@@ -201,8 +201,8 @@ class ProblemBuilder:
     def problem(self, component: Component) -> Problem | Refusal | None:
         """Make the component's problem, or return why the whole component is refused.
 
-        None where nothing is required of where its pods are, as of a workload without constraints of which a pod waits
-        for capacity: no eviction repairs that.
+        None where nothing is required of its pods' places, as for a workload without constraints whose pod waits for
+        capacity: no eviction repairs that.
         """
         requirements = self._requirements(component)
         if not requirements and not component.apart:
@@ -234,7 +234,7 @@ class ProblemBuilder:
         return self._single_class(component, refusals, requirements, sample, levels)
 
     def _find_concerned(self, component: Component) -> Iterator[PodController]:
-        """Yield the owners of which something is required themselves: by their own constraints, or limits over them."""
+        """Yield the owners that have requirements themselves: by their own constraints, or limits over them."""
         soft = WhenUnsatisfiable.SCHEDULE_ANYWAY in self.policy.spread.act_on
         for group in component.groups:
             if group.hard or (soft and group.soft):
@@ -245,7 +245,7 @@ class ProblemBuilder:
             yield from find_joined(term)
 
     def refuse_eviction(self, pod: Pod, member: PodController) -> Refusal | None:
-        """Return why a pod of an owner must not be evicted, whatever it were for; budgets may still hold it back."""
+        """Return why a pod of an owner must not be evicted for any purpose; budgets may still hold it back."""
         return (
             self._eligibility.refuse_controller(member)
             or self._eligibility.refuse_pod(pod)
@@ -301,10 +301,10 @@ class ProblemBuilder:
     def _move_within_reach(
         self, problem: SingleClassProblem, refusals: Sequence[Refusal | None]
     ) -> MultiClassProblem | None:
-        """Return the problem in which pods move, too, whose volumes reach some domains; None where that does not help.
+        """Return the problem in which pods whose volumes reach some domains move, too; None where that does not help.
 
-        Pods with a reach of their own are classes of their own. They stay where as few evictions of the others are
-        certain to repair it by counting: that costs no search.
+        Pods with a reach of their own are classes of their own. They stay where counting shows that equally few
+        evictions of the others are certain to repair it: that costs no search.
         """
         requirements, layout, pending = problem.requirements, problem.layout, problem.pods.missing
         tied = [
@@ -374,7 +374,7 @@ class ProblemBuilder:
 
     @cached_property
     def _forthcoming(self) -> Mapping[str, Forthcoming]:
-        """Pods that owners have still to create, then those that wait for a node, by namespace."""
+        """Pods that owners have still to create, then pending pods, by namespace."""
         found: defaultdict[str, list[ForthcomingPod]] = defaultdict(list)
         snapshot = self.view.snapshot
         living = {member.owner.uid: len(member.pods) for member in members(self.view) if member.owner is not None}
@@ -412,7 +412,7 @@ class ProblemBuilder:
         return None
 
     def _refuse_preempted(self, component: Component) -> Refusal | None:
-        """Refuse while a pending pod of others is about to preempt one of the component's: it is not there to be moved.
+        """Refuse while a pending pod of others is about to preempt a pod of the component, which cannot be moved then.
 
         The component's own pending pods are part of its problem.
         """
@@ -427,9 +427,9 @@ class ProblemBuilder:
         return None
 
     def _refuse_uncertain(self, component: Component) -> Refusal | None:
-        """Refuse where it is not known what a replacement requests, and that decides which nodes have room for it.
+        """Refuse where it is not known what a replacement requests, and that decides which nodes have capacity for it.
 
-        There must be room for the largest, and the scheduler may choose every node that has room for the smallest.
+        There must be capacity for the largest, and the scheduler may choose every node with capacity for the smallest.
         """
         pods = component.pods
         for member in component.members:
@@ -495,7 +495,7 @@ def _are_same(one: Mapping[str, int], other: Mapping[str, int]) -> bool:
 
 
 def _refuse_rollout(refusals: Sequence[Refusal | None]) -> Refusal | None:
-    """Refuse components of which an owner is being scaled or rolled out, or has pods to replace and cannot."""
+    """Refuse components with an owner that is being scaled or rolled out, or that cannot replace its pods."""
     for refusal in refusals:
         changing = refusal is not None and refusal.reason is Reason.ROLLOUT_IN_PROGRESS
         if changing or isinstance(refusal, CreationFails | PodsReplaced | PodsTerminating):
@@ -522,7 +522,7 @@ def only_class(controllers: Sequence[PodController]) -> Pod | None:
 def _have_several_bounds(controllers: Sequence[PodController], requirement: Requirement) -> bool:
     """Return whether the pods that a requirement counts have several sets of hard constraints.
 
-    A pod whose own are looser may come back to where an equal one may not: the scheduler goes by the pod's own.
+    A pod with looser constraints may come back to where an equal pod may not: the scheduler goes by the pod's own.
     """
     if len(controllers) == 1:
         return False
@@ -553,9 +553,9 @@ def filter_terms(pod: Pod) -> Hashable:
 def set_aside(capacity: NodeCapacity, reserved: ReservedCapacity, useful: int) -> tuple[ReservedCapacity, int]:
     """Decide how reserved capacity is subtracted: on every node, or as a number of places lost in a domain.
 
-    It is not known on which nodes the pending pods will be placed. While every node has capacity for all of them, so
-    much is subtracted everywhere. Where they are too many for one node but few for the cluster, nodes with less than
-    half the median capacity are left out, and the pending pods can fill only so many of the others.
+    It is not known on which nodes the pending pods will be placed. While every node has capacity for all of them, their
+    number is subtracted everywhere. If they are too many for one node but few for the cluster, nodes with less than
+    half the median capacity are left out, and the pending pods can fill only a limited number of the others.
     """
     everywhere = reserved.everywhere
     if not everywhere:

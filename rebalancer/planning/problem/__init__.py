@@ -1,1 +1,1 @@
-"""What a component asks of its pods: one interface, for pods of one class and of several."""
+"""What a component requires of its pods: one interface, for pods of one class and of several."""

@@ -77,7 +77,7 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return (victim for by_node in movable for on_node in by_node.values() for victim in on_node)
 
     def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> "MultiClassProblem":
-        """Return the problem in which only pods may move whose eviction is allowed by then."""
+        """Return the problem, in which only pods may move whose eviction is allowed by then."""
         classes = self.classes.within(allowed, latest)
         return MultiClassProblem(classes=classes, view=self.view, cache=self.cache, explanations=self.explanations)
 
@@ -111,7 +111,7 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return Infeasible(state, refusal, Relaxable(partial(find_relaxation, self.classes, self.cache.limits)))
 
     def _explain(self) -> Refusal:
-        """Return why nodes take no more pods of a class, of one that no node takes at all where there is such."""
+        """Return why nodes take no more pods of a class, preferably a class that no node takes at all."""
         explained = [self._explain_class(number) for number in range(len(self.classes.classes))]
         return min(explained, key=_vagueness)
 
@@ -131,7 +131,7 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self.explanations.explain(f"{self.component.name} {number}", nodes)
 
     def _closed_domains(self, pod_class: PodClass) -> ClosedDomains:
-        """Return the domains that take no more pods of a class, of the first of its keys that has such."""
+        """Return the domains that take no more pods of a class, for the first of its keys with such domains."""
         cap, counts, index = pod_class.cap, pod_class.counts, self.view.nodes
         rules = [self.requirements[number] for number in sorted(pod_class.requirements)]
         nodes = frozenset(node for rule in rules for node in rule.nodes)
@@ -160,7 +160,7 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             yield Reservation(pod_class.capacity.nodes, pod_class.sample, 1)
 
     def landings(self, step: Step, nodes: frozenset[str]) -> frozenset[str]:
-        """Return those of these nodes on which a replacement may be placed: the search followed all of them."""
+        """Return which of these nodes may take a replacement: the search followed all of them."""
         return (step.nodes or frozenset()) & nodes
 
     def outlook(self, step: Step) -> NodesOutlook:

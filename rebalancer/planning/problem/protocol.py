@@ -1,7 +1,7 @@
 """The interface of a component's problem, for pods of one class and of several.
 
-A problem is a component whose pods are eligible, with the pods that may move and the capacity of the nodes. The same
-`decision.decide` works on both, with methods of its own for each; what both answer stands here.
+A problem is a component whose pods are eligible, with the pods that may move and the capacity of the nodes. One
+`decision.decide` works on both kinds, with methods of its own for each. This module has what both kinds answer.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,20 +41,21 @@ class Infeasible(Struct, frozen=True, gc=False):
 
 
 class Step(Struct, frozen=True, gc=False, kw_only=True):
-    """The victims of a step; a prefix of at least `needed` victims is a step too.
-
-    `concurrent` is how many evictions may be under way at once, including those that follow where a replacement is
-    stuck. `extra` is by how many the whole repair may exceed the minimum, since it is proved that no order of evictions
-    is certain to reach it. `nodes` are those on which replacements may be placed, None where counting alone shows it.
-    `preempts` are the outcomes of a step by preemption, one of which will be.
-    """
+    """The victims of a step; a prefix of at least `needed` victims is a step too."""
 
     victims: tuple[Victim, ...] = ()
     needed: int = 1
     concurrent: int = 1
+    """How many evictions may be under way at once, including evictions that follow a stuck replacement."""
     extra: int = 0
+    """By how many the whole repair may exceed the minimum.
+
+    It is proved that no order of evictions is certain to reach the minimum.
+    """
     nodes: frozenset[str] | None = None
+    """The nodes that may take replacements, None where counting alone shows it."""
     preempts: tuple[Preempted, ...] = ()
+    """The outcomes of a step by preemption: one of them will occur."""
     added: int = 0
 
 
@@ -117,7 +118,7 @@ class Problem(Protocol):
         """Return the capacity that the replacements of these victims may take."""
 
     def landings(self, step: Step, nodes: frozenset[str]) -> frozenset[str]:
-        """Return those of these nodes on which a replacement of the step may be placed."""
+        """Return which of these nodes may take a replacement of the step."""
 
     def outlook(self, step: Step) -> OutlookSource:
         """Return what computes the outlook of a step."""

@@ -116,7 +116,7 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         return Infeasible(*diagnose_single_class(self.layout, self.requirements, self.pods, self.cache, self._explain))
 
     def _explain(self, closed: ClosedDomains) -> Refusal:
-        """Return why nodes take no more of the pods, and what would let a placement of all exist."""
+        """Return why nodes take no more of the pods, and what would allow a placement of all."""
 
         def helps(places: Mapping[str, int]) -> bool:
             self.explanations.budget.spend(len(self.layout.topology.nodes))
@@ -161,7 +161,7 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         return StepSearch(attempts=step.attempts, complete=step.complete)
 
     def addition_step(self, most: int) -> StepSearch:
-        """Search for at most so many pods to add, and as many victims that go once these are Ready."""
+        """Search for at most this many pods to add, and an equal number of victims that go once these are Ready."""
         if self.lost:
             return StepSearch(refusal=CapacityReserved(), final=True)
         step = addition_step(self.state, self.layout.bounds, most, self.cache)
@@ -196,7 +196,7 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         return [Reservation(self.capacity.nodes, self.sample, len(victims))]
 
     def landings(self, step: Step, nodes: frozenset[str]) -> frozenset[str]:
-        """Return those of these nodes on which a replacement may be placed: by counting, or as the search followed."""
+        """Return which of these nodes may take a replacement: by counting, or as the search followed."""
         return step.nodes & nodes if step.nodes is not None else self._counted_outlook(step).landings(nodes)
 
     def outlook(self, step: Step) -> SingleClassOutlook | AdditionOutlook | NodesOutlook:

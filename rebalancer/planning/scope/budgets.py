@@ -1,12 +1,12 @@
-"""How many pods may be unavailable: PodDisruptionBudgets and our own limits, and what of a step they grant.
+"""How many pods may be unavailable: PodDisruptionBudgets and our own limits, and what they grant of a step.
 
 A PodDisruptionBudget's `disruptionsAllowed` was true when its controller last counted; pods may have become unready
-since. So the lesser of that number and an own count of one snapshot is allowed, and what is granted is subtracted at
-once: a plan never grants the same disruption twice. Rules: docs/design.md, "Batches that never exceed a budget".
+since. So the lesser of that number and an own count of one snapshot is allowed. What is granted is subtracted at once:
+a plan never grants the same disruption twice. Rules: docs/design.md, "Batches that never exceed a budget".
 
-A pod that is not Ready is unavailable already, so its eviction takes nothing: of our own limits, nor of a budget that
-the Eviction API would not ask. It is a move in flight like every other, and where our own limit is 0 nothing goes. One
-that has been unready for less than a minute may be Ready again before it is evicted, and counts as if it were.
+A pod that is not Ready is unavailable already, so its eviction takes nothing from our own limits, nor from a budget
+that the Eviction API would not ask. It is a move in flight like every other, and where our own limit is 0 nothing goes.
+A pod that has been unready for less than a minute may be Ready again before it is evicted, and counts as if it were.
 """
 
 from collections import Counter
@@ -42,7 +42,7 @@ _DELETION_TIMEOUT = timedelta(minutes=2)
 """How long the disruption controller holds a granted eviction against the budget if its pod stays."""
 
 _UNREADY_FOR: Final = timedelta(minutes=1)
-"""How long a pod must have been unready to count as out: in a restart it is unready for some seconds."""
+"""How long a pod must have been unready to count as unavailable: in a restart it is unready for some seconds."""
 
 _ENDED = frozenset({MoveState.VERIFIED, MoveState.INEFFECTIVE})
 
@@ -95,7 +95,7 @@ class BudgetNotComputed(Refusal):
 
 
 class BudgetExhausted(Refusal):
-    """The PodDisruptionBudget allows no further eviction now; `planned` of those that it allowed are in the plan.
+    """The PodDisruptionBudget allows no further eviction now; the plan has used `planned` of its disruptions.
 
     `unready`: the pod is not Ready, and the API would not ask a budget with another unhealthyPodEvictionPolicy.
     """
@@ -206,7 +206,7 @@ class GroupSettling(Refusal):
 
 
 class KeptPods(Fact):
-    """Pods that budgets never let go, where they let others of the component go.
+    """Pods that budgets never let go, while they let other pods of the component go.
 
     `fewest` evictions repair it, `enough` do without these pods; None where no number does.
     """
@@ -228,7 +228,7 @@ class KeptPods(Fact):
 
 
 _ANY_REMEDY: Final = "Raise its maxUnavailable or lower its minAvailable"
-"""Of a budget in a plan that does not say which of them it has."""
+"""For a budget in a plan that does not say which of the two fields it has."""
 
 
 def _find_remedy(budget: DisruptionBudget) -> str:
@@ -237,24 +237,27 @@ def _find_remedy(budget: DisruptionBudget) -> str:
 
 
 class StepExceedsBudget(Refusal):
-    """The smallest step needs more concurrent evictions than the budgets of the workload ever allow.
-
-    `budgets` are the PodDisruptionBudgets that allow no more than `allowed`, `fields` those fields of the policy; with
-    neither it is a limit's `disruption`. `remedies` has for each budget how it allows more. `failed` are those that
-    allow none because they could not be computed. `workload` is "" where there are several workloads. `kept` is set
-    where they allow the eviction of other pods.
-    """
+    """The smallest step needs more concurrent evictions than the budgets of the workload ever allow."""
 
     reason = Reason.STEP_EXCEEDS_BUDGET
     needed: int
     allowed: int
     workload: str = ""
+    """"" where there are several workloads."""
     budgets: tuple[str, ...] = ()
+    """The PodDisruptionBudgets that allow no more than `allowed`."""
     fields: tuple[str, ...] = ()
+    """The fields of the policy that allow no more than `allowed`.
+
+    With neither budgets nor fields it is a limit's `disruption`.
+    """
     kept: KeptPods | None = None
+    """Set where the budgets allow the eviction of other pods."""
     unready: bool = False
     failed: tuple[BudgetNotComputed, ...] = ()
+    """The budgets that allow none because they could not be computed."""
     remedies: tuple[str, ...] = ()
+    """For each budget, how it allows more."""
 
     def __str__(self) -> str:
         return self._limits() if self.kept is None else f"{self._limits()}. {self.kept}"
@@ -358,7 +361,7 @@ class BudgetLedger:
         return serves(pod, self._clock)
 
     def _asked(self, pod: Pod) -> Sequence[DisruptionBudget]:
-        """Return the budgets that the Eviction API asks about a pod.
+        """Return the budgets that the Eviction API checks for a pod.
 
         Source: `pkg/registry/core/pod/storage/eviction.go`.
         """
@@ -374,8 +377,8 @@ class BudgetLedger:
     def grant(self, victims: Sequence[Victim], needed: int, concurrent: int) -> tuple[int, Refusal | None]:
         """Spend the budgets for a prefix of a step; return its length, and what stops the next victim.
 
-        A prefix of fewer than `needed` victims is no step, and none may go where the budgets do not allow `concurrent`
-        evictions at once, those included that follow only if a replacement is stuck: then nothing is spent.
+        A prefix of fewer than `needed` victims is no step. None may go where the budgets do not allow `concurrent`
+        evictions at once, including evictions that follow only if a replacement is stuck: then nothing is spent.
         """
         granted, blocked = self._grant_prefix(victims)
         if granted >= needed and self._allows_following(victims[0], granted, concurrent):
@@ -407,7 +410,7 @@ class BudgetLedger:
         return granted + len(taken) >= concurrent
 
     def _refuse_step(self, victims: Sequence[Victim], granted: int, needed: int, blocked: Refusal | None) -> Refusal:
-        """Return why a step waits, or is never taken: because of its first victim, or of the one that is blocked."""
+        """Return why a step waits, or is never taken: because of its first victim, or of the blocked victim."""
         for victim, least in ((victims[0], needed), (victims[min(granted, len(victims) - 1)], 1)):
             most = self.most(victim.member, victim.pod)
             if least > most:
@@ -448,7 +451,7 @@ class BudgetLedger:
         return _identity(victim.member), self._serves(pod), self._asked(pod), self._groups.terms_of(pod), own
 
     def when_allowed(self, victims: Iterable[Victim], needed: int) -> dict[str, Allowed]:
-        """Return for each pod by its UID when so many pods like it may be evicted at once."""
+        """Return for each pod, by its UID, when this many pods like it may be evicted at once."""
         known: dict[Hashable, Allowed] = {}
         allowed = {}
         for victim in victims:
@@ -464,13 +467,13 @@ class BudgetLedger:
         return Allowed.NOW if self._allows_following(victim, 0, needed) else Allowed.LATER
 
     def most_concurrent(self, victims: Iterable[Victim]) -> int:
-        """Return how many of these pods may be evicted at once, of those that allow the fewest; 0 if none ever may."""
+        """Return how many of these pods may be evicted at once, by the most restricted pod; 0 if none ever may."""
         alike = {self.terms_of(victim): victim for victim in victims}
         most = [self.most(victim.member, victim.pod) for victim in alike.values()]
         return min(filter(None, most), default=0)
 
     def most(self, member: PodController, pod: Pod) -> int:
-        """Return how many pods may be evicted concurrently, of which this is one, while every other pod is healthy.
+        """Return how many pods, this pod included, may be evicted concurrently while every other pod is healthy.
 
         A step that needs more can never be taken.
         """
@@ -527,7 +530,7 @@ class BudgetLedger:
         return known
 
     def _exceeded(self, first: Victim, needed: int, most: int) -> StepExceedsBudget:
-        """Return the cause with the limits that allow no more than `most`; raising another one helps nobody."""
+        """Return the cause with the limits that allow no more than `most`; raising other limits does not help."""
         asked = [budget for budget, number in self._most_of_budgets(first.pod).items() if number == most]
         return StepExceedsBudget(
             needed,
@@ -633,7 +636,7 @@ class BudgetLedger:
 
 
 def serves(pod: Pod, clock: Clock) -> bool:
-    """Return whether a pod is Ready, or has not been unready for long enough to be sure that it is out."""
+    """Return whether a pod is Ready, or has not been unready for long enough to count as unavailable."""
     since = pod.unready_since
     return pod.ready or (since is not None and not clock.has_lasted(since, _UNREADY_FOR))
 
@@ -656,8 +659,8 @@ def _identity(member: PodController) -> str:
 class GroupBudgets:
     """Budgets of the policy's groups: `disruption.maxInFlight`, and the pause `settle` after a pod became Ready.
 
-    The memory has the last replacements by our clock, also those that have failed since. It forgets: older ones, and
-    those of others, are read from the pods. What a node's clock has in the future is left aside.
+    The memory has the last replacements by our clock, even those that have failed since. It forgets older replacements,
+    and does not have those of others: these are read from the pods. Times of a node's clock in the future are ignored.
     """
 
     def __init__(self, view: View, memory: PlanningMemory, gathered: Iterable[LimitGroup]) -> None:
@@ -666,7 +669,7 @@ class GroupBudgets:
         """By the pod's UID."""
         self._unavailable: dict[str, int] = {}
         self._unexecuted: dict[str, frozenset[str]] = {}
-        """UIDs of pods of a group whose evictions may still be carried out: they count against those of others."""
+        """UIDs of a group's pods whose evictions may still be carried out: they count against other pods' evictions."""
         self._last_ready: dict[str, datetime | None] = {}
         arrived = {move.replacement: move.changed_at for move in memory.moves if move.state in _ENDED}
         for group in gathered:
@@ -719,7 +722,7 @@ class GroupBudgets:
         for group in self._groups.get(pod.uid, ()):
             rule = group.policy_group.disruption
             unavailable = self._unavailable[group.name] + len(self._unexecuted[group.name] - {pod.uid})
-            # One that is out is counted already, and as many are out after its eviction.
+            # An unavailable pod is counted already; its eviction does not change the count.
             asked = serves(pod, self._clock) or not rule.max_in_flight
             if rule.max_in_flight is not None and asked and unavailable >= rule.max_in_flight:
                 return GroupUnavailable(group.name, unavailable, rule.max_in_flight)

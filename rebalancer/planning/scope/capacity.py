@@ -1,12 +1,13 @@
 """How many more of a group's pods each node can take, the group's own spread constraints left aside.
 
-It is not known on which node a pending pod will be placed, so its capacity is reserved on every node that admits it,
-and on every node that it may take by preemption.
-Pending pods are those that wait for a node, those that owners have still to create, and the replacements of earlier
-components of the same plan. A group's own pods are counted by its own problem. Nothing is reserved for a pod of another
-scheduler or with device claims that has waited for a minute beside nodes that have capacity for it, nor for one that
-has waited as long and that its own spread or affinity keeps from all of them: whoever may create pods in one namespace
-could hold every repair by pods that nobody places.
+It is not known on which node a pending pod will be placed. So its capacity is reserved on every node that admits it,
+and on every node that it may take by preemption. Pending pods are pods that wait for a node, pods that owners have
+still to create, and the replacements of earlier components of the same plan. A group's own pods are counted by its own
+problem.
+
+Nothing is reserved for some pods that have waited for a minute. These are pods of another scheduler, or with device
+claims, beside nodes that have capacity for them, and pods that their own spread or affinity keeps from all such nodes.
+Otherwise anybody who may create pods in one namespace could hold every repair by pods that are never placed.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ class NodeCapacity:
     """The nodes that can take one more pod of a class, and how many each can take if nothing else is placed.
 
     `places` is the number of pods by node; a node that can take none is absent. Made once for all groups whose pods
-    request the same.
+    have equal requests.
     """
 
     def __init__(self, places: Mapping[str, int]) -> None:
@@ -63,16 +64,16 @@ class NodeCapacity:
         return self._ordered[len(self._ordered) // 2] if self._ordered else 0
 
     def least_places(self, enough: int) -> int:
-        """Return the least capacity of the nodes that have capacity for so many; 0 where none has."""
+        """Return the least capacity of the nodes that have capacity for this many pods; 0 where none has."""
         position = bisect_left(self._ordered, enough)
         return self._ordered[position] if position < len(self._ordered) else 0
 
     def count_nodes_with(self, least: int) -> int:
-        """Return how many of the nodes have capacity for at least so many."""
+        """Return how many of the nodes have capacity for at least this many pods."""
         return len(self._ordered) - bisect_left(self._ordered, least)
 
     def paths_with(self, topology: DomainTree, least: int) -> Mapping[str, DomainPath]:
-        """Return the paths of the topology's nodes with capacity for at least so many."""
+        """Return the paths of the topology's nodes with capacity for at least this many pods."""
         known = self._paths_with.get((topology, least))
         if known is None:
             paths: Mapping[str, DomainPath] = topology.path
@@ -82,7 +83,7 @@ class NodeCapacity:
         return known
 
     def lacking(self, topology: DomainTree, least: int) -> frozenset[str]:
-        """Return the topology's nodes with capacity for fewer than so many."""
+        """Return the topology's nodes with capacity for fewer than this many pods."""
         known = self._lacking.get((topology, least))
         if known is None:
             paths = self.paths_with(topology, least)
@@ -152,7 +153,7 @@ class _Demand:
             self._extended[name] = self._extended.get(name, 0) + amount
 
     def count_displaced(self, own: Resources) -> int:
-        """Return how many pods with the requests `own` a node can take fewer once all of these are on it."""
+        """Return how many fewer pods with the requests `own` a node can take once all of these are on it."""
         most = self._pods
         for wanted, amount in (
             (own.cpu, self._cpu),
@@ -173,7 +174,7 @@ class CapacityIndex:
         self._view = view
         self.preempting: Final = Preempting(view)
         self._charged: dict[frozenset[str], _Demand] = {}
-        # A plan of 150,000 pods whose workloads all request the same takes 22 times as long without it.
+        # A plan of 150,000 pods whose workloads have equal requests takes 22 times as long without it.
         self._capacities: dict[Hashable, NodeCapacity] = {}
         self._unaffected: dict[str, bool] = {}
         self._pending: dict[str, tuple[frozenset[str], Pod, int]] = {}
@@ -282,8 +283,8 @@ class CapacityIndex:
 def _filters(affinity: PodAffinity) -> bool:
     """Return whether affinity excludes nodes; preferred terms only score them.
 
-    In a plan of 150,000 pods whose workloads all prefer to be apart, a node's places are computed once so, and for each
-    workload otherwise: that takes 20 times as long.
+    In a plan of 150,000 pods whose workloads all prefer to be apart, this computes a node's places once. Computing them
+    for each workload takes 20 times as long.
     """
     return bool(affinity.required or affinity.anti_required or affinity.unread is not None)
 
@@ -295,7 +296,7 @@ def _displaced_by_node(
 ) -> Mapping[str, int]:
     """Return the reserved capacity of the nodes where more than `everywhere` is reserved.
 
-    Pods are reserved for in a few sets of nodes, such as zones: nodes in the same ones have the same sum.
+    Capacity is reserved in a few sets of nodes, such as zones: nodes in equal sets have equal sums.
     """
     numbers: dict[str, tuple[int, ...]] = {}
     for number, (nodes, _) in enumerate(somewhere):
@@ -319,7 +320,7 @@ _BURST: Final = 500
 
 
 _PLACED_WITHIN: Final = timedelta(minutes=1)
-"""Within this time a pod is placed by whoever is to place it, where nodes have capacity for it."""
+"""Within this time a scheduler places a pod, where nodes have capacity for it."""
 
 
 def _is_left_waiting(pod: Pod, view: View) -> bool:
@@ -331,9 +332,9 @@ def _is_left_waiting(pod: Pod, view: View) -> bool:
 def _is_stuck(pod: Pod, view: View) -> bool:
     """Return whether a pod has waited for long that only its own spread or affinity keeps from the nodes.
 
-    It takes none of their capacity unless pods that these count move, which are its own workload's, mostly.
+    It takes none of their capacity unless the pods that these count move; these are mostly its own workload's.
     """
-    # Its age last: a plan holds only until what was asked of the clock has another answer.
+    # Its age last: a plan holds only until an answer of the clock changes.
     return pod.waiting and not feasible(pod, view) and view.clock.has_lasted(pod.created, _PLACED_WITHIN)
 
 

@@ -1,8 +1,8 @@
 """Components: groups, limits and terms that must be planned together, because they concern the same pods.
 
-A group whose constraints count its own pods alone is one by itself; most are. Groups that count each other's pods, and
-groups whose pods a limit counts together, are one component, also where only one of them is violated: repairing it
-must not break the others. A violated term of podAntiAffinity that is acted on joins all that its pods belong to, also
+A group whose constraints count its own pods alone is a component by itself; most are. Groups that count each other's
+pods, and groups whose pods a limit counts together, are one component, even if only one of them is violated: repairing
+it must not break the others. A violated term of podAntiAffinity that is acted on joins all groups of its pods, even
 across namespaces.
 """
 
@@ -35,7 +35,7 @@ _LONGEST_BACKOFF = timedelta(seconds=10)
 """The longest back-off of the scheduler's queue: after it, a pod is tried whenever something changes."""
 
 _MOST_JOINED: Final = 30
-"""Owners that a term may concern and be planned with all of them; beyond that, those of the pods that conflict are."""
+"""A term joins up to this many owners that it concerns; beyond that, only owners of pods that conflict."""
 
 
 class Component(Struct, frozen=True, kw_only=True, gc=False):
@@ -46,7 +46,7 @@ class Component(Struct, frozen=True, kw_only=True, gc=False):
     terms: tuple[EvaluatedTerm, ...] = ()
     """Required terms of podAntiAffinity."""
     preferred: tuple[EvaluatedTerm, ...] = ()
-    """Preferred ones."""
+    """Preferred terms of podAntiAffinity."""
     members: tuple[PodController, ...]
     """The owners of all its pods, each once."""
     workloads: tuple[Reference, ...]
@@ -89,7 +89,7 @@ class Component(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def namespace(self) -> str:
-        """The namespace of its pods; of those of several, the first one: what they cost is counted there."""
+        """The namespace of its pods; of several namespaces the first: what they cost is counted there."""
         if self.groups:
             return self.groups[0].spread.namespace
         return self.limits[0].namespace if self.limits else self.apart[0].namespace
@@ -108,7 +108,7 @@ class Component(Struct, frozen=True, kw_only=True, gc=False):
         for limit in self.limits:
             if limit.state is not State.SATISFIED:
                 return limit.name
-        # Of all terms, violated or not: which of them are changes while they are repaired.
+        # Over all terms, violated or not: which of them are violated changes during the repair.
         return min((term.name for term in self.terms or self.preferred), default="") or self.groups[0].spread.name
 
     @property
@@ -130,7 +130,7 @@ def _identity(member: PodController) -> tuple[Reference, str]:
     return member.reference, ",".join(pod.uid for pod in member.pods)
 
 
-# Many branches: gathered by namespace, joined there, then those that need a repair; each with and without `only`.
+# Many branches: gather by namespace, join there, then select what needs a repair; each with and without `only`.
 def find_components(
     assessment: Assessment,
     stuck: frozenset[str],
@@ -141,7 +141,7 @@ def find_components(
 ) -> tuple[Component, ...]:
     """Return the components that need a repair, the worst first. `stuck` are UIDs of pods that no node admits.
 
-    Violated hard constraints are among them whether they are acted on or not, violated terms if `apart`. `only` are
+    Violated hard constraints are included whether they are acted on or not, violated terms if `apart`. `only` are
     workloads: then components without any of them are left out.
     """
     terms = [term for term in assessment.anti_affinity if find_joined(term)] if apart else []
@@ -161,7 +161,7 @@ def find_preferring(
 ) -> tuple[Component, ...]:
     """Return the components with a preferred term that costs more than it has to, the heaviest terms first.
 
-    Those that share an owner with one that is to be repaired are left out: its repair comes first.
+    Components that share an owner with a component to be repaired are left out: that repair comes first.
     """
     busy = {member.owner.uid for one in repaired for member in one.members if member.owner is not None}
     terms = [term for term in assessment.anti_affinity if find_joined(term)] if apart else []
@@ -182,7 +182,7 @@ def find_preferring(
 def _find_joined_components(
     assessment: Assessment, terms: Sequence[EvaluatedTerm], only: Collection[Reference] | None
 ) -> Sequence[Component]:
-    """Return all components; with `only` those of the namespaces of these workloads, and what terms join with them."""
+    """Return all components; with `only` those of these workloads' namespaces, and all that terms join to them."""
     near = _find_near({workload.namespace for workload in only or ()}, terms)
     acted = [limit for limit in assessment.limits if is_acted_on(limit) and (only is None or limit.namespace in near)]
     owners = {part.member.owner.uid for limit in acted for part in limit.parts if part.member.owner is not None}
@@ -201,9 +201,9 @@ def _find_joined_components(
 
 
 def find_joined(term: EvaluatedTerm) -> Sequence[PodController]:
-    """Return the owners that a term joins: those of all pods that it concerns, or of those that conflict.
+    """Return the owners that a term joins: the owners of all pods that it concerns, or of pods that conflict.
 
-    Those whose next pod is not known, or has host ports or required affinity to pods, stay where they are: with them
+    Some owners are left out: their next pod is not known, or has host ports or required affinity to pods. With them
     nothing else of theirs could be planned.
     """
     known = [one for one in term.members if _is_modelled(one.next_pod)]
@@ -224,7 +224,7 @@ def _is_modelled(pod: Pod | Unpredictable) -> bool:
 
 
 def _find_near(near: set[str], terms: Sequence[EvaluatedTerm]) -> set[str]:
-    """Return these namespaces and those that terms join with them."""
+    """Return these namespaces and the namespaces that terms join to them."""
     spans = [{term.namespace, *(member.reference.namespace for member in find_joined(term))} for term in terms]
     while True:
         more = near.union(*[span for span in spans if not span.isdisjoint(near)])
@@ -295,7 +295,7 @@ def _join(groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], ow
 
 
 def _join_by_terms(components: Sequence[Component], terms: Sequence[EvaluatedTerm]) -> list[Component]:
-    """Put the components together whose owners a term concerns, with the term and the owners of no component."""
+    """Join the components whose owners a term concerns, with the term and the owners of no component."""
     place = {
         member.owner.uid: index
         for index, component in enumerate(components)

@@ -411,9 +411,9 @@ class Starting(Refusal):
 
 
 class Check(NamedTuple):
-    """A check of a pod; `concerns` returns those of an owner's pods that it may refuse, None: any of them.
+    """A check of a pod; `concerns` returns the pods of an owner that it may refuse, None: any of them.
 
-    Of pods that are alike to the check one is enough. The pods of an owner share their labels there.
+    If pods are alike to the check, one is enough. The pods of an owner share their labels there.
     """
 
     refuse: Callable[[Pod], Refusal | None]
@@ -583,7 +583,7 @@ class EligibilityChecker:
     def are_all_movable(self, pods: Sequence[Pod]) -> bool:
         """Return whether `refuse_pod` refuses none of these pods of one owner, which share their labels.
 
-        Each check is asked only about the pods that it may refuse at all; a check that does not name them, about all.
+        Each check runs only for the pods that it may refuse at all; a check that does not name them runs for all.
         """
         for check in self._checks:
             for pod in pods if check.concerns is None else check.concerns(pods):
@@ -600,7 +600,7 @@ class EligibilityChecker:
         return None
 
     def _list_checks(self) -> Iterator[Check]:
-        """Yield what is checked of each pod, in the order in which a pod with several reasons is told one."""
+        """Yield the checks of each pod; if several refuse a pod, the first gives the reason."""
         yield Check(_refuse_mirror, _having("mirror"))
         yield Check(self._refuse_annotated_pod, _having("annotations"))
         if self._rules.selector is not None:
@@ -675,7 +675,7 @@ class EligibilityChecker:
         )
 
     def _rules_on_volumes(self, volumes: tuple[LocalVolume, ...]) -> Refusal | None:
-        """Refuse volumes of which one is of a refused kind; thousands of pods share one answer."""
+        """Refuse volumes if one is of a refused kind; thousands of pods share one answer."""
         refused = tuple([volume for volume in volumes if volume.kind in self._refused_storage])
         return LocalVolumes(refused) if refused else None
 
@@ -684,7 +684,7 @@ class EligibilityChecker:
         return pods if self._find_first_unready(pods[0]) is not None else ()
 
     def _refuse_before_its_turn(self, pod: Pod) -> Refusal | None:
-        """Refuse a pod that would not be created again because one of a lower ordinal is not Ready."""
+        """Refuse a pod that would not be created again because a pod of a lower ordinal is not Ready."""
         first = self._find_first_unready(pod)
         return first[1] if first is not None and pod_ordinal(pod.name) > first[0] else None
 
@@ -694,7 +694,7 @@ class EligibilityChecker:
         return self._first_unready(owner.uid) if owner is not None and in_turn else None
 
     def _find_youngest(self, pods: Sequence[Pod]) -> Iterable[Pod]:
-        """Return the youngest pod, those that are starting, and those that have just arrived."""
+        """Return the youngest pod, the starting pods, and the pods that have just arrived."""
         yield max(pods, key=_CREATED)
         yield from filter(_STARTING, pods)
         if self._arriving:
@@ -803,7 +803,7 @@ def _blocking_annotations(
 
 
 def _end_of_pause(text: str) -> datetime | None:
-    """Return when a pause ends, None for one whose value is no moment with its time zone."""
+    """Return when a pause ends, None if its value is no moment with a time zone."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

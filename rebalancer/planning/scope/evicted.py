@@ -1,8 +1,8 @@
 """Steps that wait because others evict pods of the workload, until its pods are Ready again.
 
-The replacement of a pod that somebody else has evicted is still to come: budgets count it, but may allow more. What the
-other one is about, and what it does next, is not known. The wait ends `LONGEST_WAIT` after the first of such evictions,
-whatever the other one does: then budgets alone decide.
+The replacement of a pod that somebody else has evicted is still to come: budgets count it, but may allow more. The
+purpose and the next action of the other program are not known. The wait ends `LONGEST_WAIT` after the first of such
+evictions, whatever the other program does: then budgets alone decide.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Pods of a namespace that have still to be created or placed, found by their labels.
 
-A component waits while such a pod of another workload would change its counts. Of thousands of pods that a selector
-with a label and its value could count, only those that have the label are compared:
+A component waits while such a pod of another workload would change its counts. Thousands of pods could count for a
+selector with a label and its value; only pods that have the label are compared:
 
     selector app=web,tier       app=web: 2 pods, app=db: 3,000 pods       2 pods are compared
 
@@ -23,7 +23,7 @@ from rebalancer.scheduling.view import View
 
 
 class ForthcomingPod(NamedTuple):
-    """A pod that waits for a node, or one that `uid`, its owner, has still to create; `refusal` names it.
+    """A pod that waits for a node, or that its owner with `uid` has still to create; `refusal` names it.
 
     `terms` are its required podAntiAffinity.
     """
@@ -46,7 +46,7 @@ class Forthcoming:
                 self._having[label].append(entry)
 
     def find_counted(self, requirements: Iterable[Requirement], own: Collection[str]) -> Refusal | None:
-        """Return what names the first pod that a requirement counts; those with the UIDs `own` are left aside."""
+        """Return what names the first pod that a requirement counts; pods with the UIDs `own` are left aside."""
         counted = (self._find_first(requirement, own) for requirement in requirements)
         first = min((entry for entry in counted if entry is not None), key=lambda entry: entry[0], default=None)
         return None if first is None else first[1].refusal

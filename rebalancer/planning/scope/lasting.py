@@ -1,11 +1,12 @@
 """What is to be repaired only because a node has changed a moment ago: a wrong label must not move a pod.
 
-A constraint or limit is evaluated with the nodes as they are, as they were before the changes of the last
+A constraint or limit is evaluated three times: with the nodes as they are, as they were before the changes of the last
 `nodes.settle`, and, where a node has changed several times, as they were before the last change of each. What is
-violated with all of them, by the same pods in the same domains, waits for nothing. What is violated only now, or more
-than it was, or by other pods, waits until the change has lasted. Without the last changes a label that is wrong, right
-and wrong again would be a violation that has lasted as soon as its first change is older than `nodes.settle`: what it
-was changed from since is the wrong value.
+violated in all of them, by the same pods in the same domains, waits for nothing. What is violated only now, or more
+than it was, or by other pods, waits until the change has lasted.
+
+Without the last changes, a label that is wrong, right and wrong again would count as a lasting violation as soon as its
+first change is older than `nodes.settle`: the value before that window is the wrong value.
 
 Labels decide which nodes make a domain; where a constraint honours the nodes' taints, losses and uncordons do, too. A
 pod that no node admits since then waits as well. Labels change seldom. Nodes are lost and come back all the time, so
@@ -44,7 +45,7 @@ _TRANSIENT = NOT_READY | {CORDONED.key}
 
 
 class CountsInMotion(Refusal):
-    """What is to be repaired was not so, or less so, before a node changed: it waits until that has lasted."""
+    """What is to be repaired did not exist, or was smaller, before a node changed: it waits until that has lasted."""
 
     reason = Reason.NODE_SETTLING
     ends_at = "until"
@@ -69,7 +70,7 @@ class RecentChanges:
         self._waiting = dict(memory.settling)
 
     def refuse(self, component: Component, stuck: frozenset[str]) -> Refusal | None:
-        """Return why a component waits of which something is violated, or a pod `stuck`, since a node has changed."""
+        """Return why a component with a violation, or with a `stuck` pod, waits since a node has changed."""
         now, settle = self._view.clock.now, self._policy.nodes.settle
         if self._labels.unknown is not None:
             return self._wait(self._labels.unknown, self._labels.unknown.at + settle)
@@ -112,7 +113,7 @@ class _Changes:
             if change.event in events and not clock.has_passed(min(clock.now, change.at) + settle)
         ]
         self.changes: Sequence[NodeChange] = [change for change in recent if change.node in view.nodes.by_name]
-        """Those of nodes that exist, the newest last."""
+        """The changes of existing nodes, the newest last."""
         self.unknown = next((change for change in recent if not change.node), None)
         """Set where more labels have changed than are known."""
 
@@ -122,7 +123,7 @@ class _Changes:
         return next((change for change in reversed(self.changes) if change.node in held), self.changes[-1])
 
     def have_lasted(self, component: Component, stuck: frozenset[str]) -> bool:
-        """Return whether all that is to be repaired of a component would be without these changes."""
+        """Return whether everything to be repaired in a component would be violated without these changes."""
         for evaluated in component.groups:
             if not all(self._has_constraint_lasted(evaluated, one) for one in (*evaluated.hard, *evaluated.soft)):
                 return False
@@ -153,7 +154,7 @@ class _Changes:
         return all(now[node] == before.get(node) for node in nodes for before in befores)
 
     def _is_limit_violated(self, limit: EvaluatedLimit, view: View) -> bool:
-        """Return whether a limit is violated in a view, too, by the same pods and no less than it is now."""
+        """Return whether a limit is violated in a view, too, by the same pods and at least as much as now."""
         knowledge = DomainKnowledge.of(view, self._policy, self._memory)
         evaluated = evaluate_limits([limit.gathered], view, self._memory, knowledge)
         before = next((one for one in evaluated if one.name == limit.name), None)
@@ -172,7 +173,7 @@ class _Changes:
         return views
 
     def _find_earlier(self, changes: Iterable[NodeChange]) -> Mapping[str, Node]:
-        """Return the nodes as they were before the changes; of several ones of the same, before the first in order."""
+        """Return the nodes as they were before the changes; if a node has several, before the first in order."""
         earlier: dict[str, Node] = {}
         undone: set[tuple[str, str]] = set()
         for change in changes:

@@ -1,8 +1,8 @@
-"""Nodes that are no target whatever a pod tolerates: they go away, are in maintenance, or do not serve pods.
+"""Nodes that are no target whatever a pod tolerates: they leave, are in maintenance, or do not serve pods.
 
-Such a node stays in the model: its pods count there, and the scheduler may place those on it that tolerate its taint.
-So a step waits where one of its replacements may land there, and no other step does. A node that rejects a pod, as most
-do by a taint, is none on which it may land.
+Such a node stays in the model: its pods count there, and the scheduler may place pods on it that tolerate its taint. So
+a step waits if one of its replacements may be placed on such a node; other steps do not. A node that rejects a pod, as
+most do by a taint, does not hold up the pod's step.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -32,7 +32,7 @@ class NodeBeingDeleted(Refusal):
 
 
 class NodeToBeRemoved(Refusal):
-    """A node that may take a replacement goes away, or is repaired, as its taint says; `what` is how that is said."""
+    """A node that may take a replacement leaves, or is repaired, as its taint says; `what` says which."""
 
     reason = Reason.NODE_LEAVING
     ends = "when node {self.node} or its taint {self.taint} is gone"
@@ -147,8 +147,8 @@ class LeavingNodes:
     def refuse(self, keys: Collection[str], find_landings: _Landings) -> Refusal | None:
         """Return why a step waits; None where it need not.
 
-        `keys` are the topology keys of what it repairs; `find_landings` returns those of some nodes on which one of its
-        replacements may land.
+        `keys` are the topology keys of what it repairs; `find_landings` returns which of some nodes may take one of its
+        replacements.
         """
         landings = find_landings(self._names) if self._names else ()
         for name in sorted(landings):
@@ -157,7 +157,7 @@ class LeavingNodes:
         return None
 
     def _find_cordoned(self, node: str, keys: Collection[str]) -> Iterator[DomainsCordoned]:
-        """Yield the domains of a node, of keys of several nodes a domain, of which every node is cordoned."""
+        """Yield a node's domains in which every node is cordoned, for keys with several nodes a domain."""
         for key in sorted(set(keys) - {HOSTNAME}):
             value = self._nodes.by_name[node].labels.get(key)
             members = self._nodes.groups(key).get(value, frozenset()) if value is not None else frozenset()

@@ -68,10 +68,10 @@ class DefinitionsDiffer(Refusal):
 
 
 class VolumeInUse(Refusal):
-    """A ReadWriteOnce volume of it is attached to a node for other pods: nowhere else a replacement would start.
+    """A ReadWriteOnce volume of it is attached to a node for other pods: a replacement would start nowhere else.
 
-    The scheduler does not look at that; the attach-detach controller answers Multi-Attach for as long as they live.
-    `known` is whether CSIDrivers were read, of which one may say that its driver attaches nothing.
+    The scheduler does not check that; the attach-detach controller answers Multi-Attach for as long as they live.
+    `known` is whether CSIDrivers were read: one may say that its driver attaches nothing.
     """
 
     reason = Reason.VOLUME_PINNED
@@ -169,7 +169,7 @@ class PodPartition(Struct, eq=False):
         return self.ranked.by_node
 
     def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> "PodPartition":
-        """Return the partition in which only pods may move whose eviction is allowed by then."""
+        """Return the partition, in which only pods may move whose eviction is allowed by then."""
         return structs.replace(self, ranked=self.ranked.within(allowed, latest))
 
     def add(self, other: "PodPartition") -> None:
@@ -203,11 +203,11 @@ class PodPartitioner:
     ) -> PodPartition | Refusal:
         """Partition the members' pods; `refusals` has for each member why none of its pods may move, or None.
 
-        `nodes` are those that admit the group's pods; `counts` returns whether pods with these labels count. With
-        `only` the other pods are left out, by UID.
+        `nodes` admit the group's pods; `counts` returns whether pods with these labels count. With `only` the other
+        pods are left out, by UID.
 
         A pod whose labels have been changed so that it is not counted is neither movable nor refused: moving it would
-        repair nothing. The group is refused while a pod of it is pending and the scheduler may not choose its node
+        repair nothing. The group is refused while one of its pods is pending and the scheduler may not choose its node
         freely.
         """
         pods = PodPartition()
@@ -238,8 +238,8 @@ class PodPartitioner:
     def _are_all_movable(self, member: PodController, counts: Callable[[Labels], bool]) -> bool:
         """Return whether a quick test shows that all pods of a member may move: they are alike, and on nodes.
 
-        A plan of 150,000 pods takes 1.3 times as long where each pod is tested. What is asked here about one of them
-        follows from labels alone; volumes and pods of two templates are left to the test of each.
+        A plan of 150,000 pods takes 1.3 times as long where each pod is tested. What is checked here for one pod
+        follows from labels alone; volumes and pods of two templates are left to the test of each pod.
         """
         pods = member.pods
         if member.labels is None or not pods or _may_have_two_templates(member):
@@ -319,7 +319,7 @@ class PodPartitioner:
     def _refuse_other_template(
         self, pod: Pod, member: PodController, counts: Callable[[Labels], bool]
     ) -> Refusal | None:
-        """Refuse a pod that comes back otherwise than the member's next pod; of another image both are alike."""
+        """Refuse a pod whose replacement would differ from the member's next pod; images make no difference."""
         made, sample = replacement(pod, self._view), member.next_pod
         if isinstance(made, Unpredictable):
             return made

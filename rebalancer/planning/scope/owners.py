@@ -121,11 +121,11 @@ class OwnsObjects(Refusal):
 
 
 def refuse_other_replica_sets(member: PodController, snapshot: Snapshot) -> Refusal | None:
-    """Refuse a ReplicaSet beside which another one of the same owner wants or has pods.
+    """Refuse a ReplicaSet if another ReplicaSet of its owner wants or has pods.
 
-    Pods that are terminating or finished are none of a rollout's any more: once an old ReplicaSet wants no pods, what
-    is left of it ends by itself, nothing comes in place of it, and the scheduler's spread does not count it. This is no
-    rule for StatefulSets: those of one owner are the parts of one application, as an operator makes them.
+    Pods that are terminating or finished no longer belong to a rollout. Once an old ReplicaSet wants no pods, the rest
+    ends by itself, nothing replaces it, and the scheduler's spread does not count it. This rule does not apply to
+    StatefulSets: the StatefulSets of one owner are the parts of one application, as an operator makes them.
     """
     owner = member.owner
     if owner is None or owner.owner is None:
@@ -145,8 +145,8 @@ def _wants_or_has_pods(owner: Workload, snapshot: Snapshot) -> bool:
 def refuse_scaled(workload: Workload, snapshot: Snapshot) -> Refusal | None:
     """Refuse a workload with fewer or more replicas than an autoscaler leaves it.
 
-    One of 0 replicas has switched its autoscaler off, or was scaled to zero by it: it has no pods that could move.
-    Source: `pkg/controller/podautoscaler/horizontal.go` (reconcileAutoscaler): it needs no metrics for that.
+    A workload of 0 replicas has switched its autoscaler off, or was scaled to zero by it: it has no pods that could
+    move. Source: `pkg/controller/podautoscaler/horizontal.go` (reconcileAutoscaler): it needs no metrics for that.
     """
     if not workload.replicas:
         return None
@@ -160,7 +160,7 @@ def refuse_scaled(workload: Workload, snapshot: Snapshot) -> Refusal | None:
 
 
 def find_first_unready(owner: Workload, snapshot: Snapshot) -> tuple[int, Refusal] | None:
-    """Return the ordinal that a StatefulSet waits for, and why none above it would be created; None without one."""
+    """Return the ordinal that a StatefulSet waits for, and why no higher ordinal would be created; None without one."""
     awaited = find_awaited(owner, snapshot.pods_of.get(owner.uid, ()))
     if awaited is None:
         return None
@@ -190,7 +190,7 @@ def _is_there(owned: Workload | Pod) -> bool:
 
 
 def _count_pods(objects: Iterable[Workload | Pod], snapshot: Snapshot) -> int:
-    """Count the pods that go with some objects: among them, those that they control, those of what they control."""
+    """Count the pods that go with some objects: pods among these, the pods that they control, and so on below."""
     going: dict[str, Workload | Pod] = {}
     left = list(objects)
     while left:

@@ -1,7 +1,8 @@
 """Pods of a PodGroup that may be disrupted only as a whole: an eviction would take one of them alone.
 
-The Eviction API does not ask a PodGroup. Only kube-scheduler heeds its `disruptionMode`, when it preempts. Whoever set
-`All` cannot use what remains of the group, so its pods stay. They also stay where the PodGroup is not known.
+The Eviction API does not ask a PodGroup. Only kube-scheduler heeds its `disruptionMode`, when it preempts. With `All`,
+the remaining pods of the group are useless to their owner, so its pods stay. They also stay where the PodGroup is not
+known.
 
 Source: `k8s.io/api/scheduling/v1beta1/types.go` (DisruptionMode).
 """

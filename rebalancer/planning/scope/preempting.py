@@ -4,9 +4,9 @@ A pod that no node admits, and that has the priority for it, gets a node at the 
 priority are deleted there. Until it is bound, the free capacity of that node is not free, and the pods that may go are
 not there to be moved.
 
-Cost: nothing where no pod has a lower priority than a pending one, which is most clusters. Else one dry run for each
-kind of pending pod that no node admits, of at most `MOST_NODES` nodes in all. Beyond, every node counts that runs pods
-of lower priority, passes the filters on which pods have no influence, and would be large enough if it were empty.
+Cost: nothing where no pod has a lower priority than a pending pod, as in most clusters. Otherwise it takes one dry run
+for each class of pending pods that no node admits, of at most `MOST_NODES` nodes in all. Beyond that, a node counts if
+it runs pods of lower priority, passes the filters on which pods have no influence, and would be large enough if empty.
 """
 
 from collections.abc import Hashable, Mapping
@@ -22,7 +22,7 @@ from rebalancer.scheduling.rejections import map_verdicts, reject_nodes
 from rebalancer.scheduling.view import View
 
 MOST_NODES: Final = 500
-"""Nodes of which the dry run is made for a plan; each takes about a millisecond."""
+"""The dry runs of a plan cover up to this many nodes; each takes about 1 ms."""
 
 
 _HIGHEST: Final = 2**31
@@ -37,7 +37,7 @@ class Preempting:
         self._nodes_left = MOST_NODES
         self._known: dict[Hashable, frozenset[str]] = {}
         self.victims: Final[dict[str, Pod]] = {}
-        """The pod that may preempt it, by the UID of each pod that may go."""
+        """By the UID of each pod that may go, the pod that may preempt it."""
 
     def find_nodes(self, pod: Pod) -> frozenset[str]:
         """Return the nodes that a pending pod may take by preemption; none where it fits or does not preempt."""

@@ -1,6 +1,6 @@
 """What the evictions of a plan add to the quotas of their namespaces, where a replacement uses more than the old pod.
 
-A quota is spent step by step, as budgets are: one replacement may fit, and the third one not.
+A quota is spent step by step, as budgets are: one replacement may fit, and the third not.
 """
 
 from collections import Counter, defaultdict
@@ -41,7 +41,7 @@ class QuotaLedger:
         return None
 
     def take(self, pod: Pod, member: PodController, times: int) -> None:
-        """Add a replacement (1), or take it back (-1). What one returns is not there before it is gone."""
+        """Add a replacement (1), or take it back (-1). What an eviction returns is not there before the pod is gone."""
         for quota, charges in self._charges(pod, member):
             planned = self._planned[quota]
             for charge in charges:

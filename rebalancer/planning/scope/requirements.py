@@ -81,7 +81,7 @@ class Requirement(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         return self.source.state is not State.SATISFIED
 
     def by_domain(self) -> Mapping[str, int]:
-        """Count the pods by domain; those without any are absent."""
+        """Count the pods by domain; domains without any are absent."""
         if not isinstance(self.source, EvaluatedLimit) and self.counted is self.source.counts.by_node:
             return self.source.counts.by_domain.filled
         held: Counter[str] = Counter()
@@ -156,7 +156,7 @@ def is_acted_on(limit: EvaluatedLimit) -> bool:
 
 
 def requirement_of_limit(limit: EvaluatedLimit, view: View) -> Requirement:
-    """Return what a limit requires; of a limit that cannot be satisfied, the nearest bound that can be."""
+    """Return what a limit requires; if the limit cannot be satisfied, the nearest bound that can be."""
     domains = limit.counts.domains
     counted: dict[str, int] = {}
     nodes = view.memo(("nodes of a limit", id(domains)), lambda: (domains, frozenset().union(*domains.values())))[1]

@@ -1,16 +1,16 @@
-"""Nodes on which a replacement should not land yet: they are not Ready, start nothing, or are in motion.
+"""Nodes on which a replacement should not be placed yet: they are not Ready, start nothing, or are in motion.
 
-They stay in the model, since the scheduler counts them and may place pods on them; so a step waits where one of its
-replacements may land on such a node, and no other step does. A node has to settle when it has become Ready, or was
-uncordoned or given another value of a topology key. A node that was lost a moment ago takes no replacement; but what
-has happened to it may happen to its neighbours, so for the same time its zone waits with it, or the smallest domain of
-a node without one.
+They stay in the model, since the scheduler counts them and may place pods on them. So a step waits if one of its
+replacements may be placed on such a node; other steps do not. A node has to settle when it has become Ready, or was
+uncordoned or given another value of a topology key. A node that was lost a moment ago takes no replacement. But what
+has happened to it may happen to its neighbours. So for the same time its zone waits with it, or, without a zone, its
+smallest domain.
 
-In an autoscaled cluster nodes join all the time, so a component waits for nodes that have become Ready, and for the
-neighbours of lost ones, at most `nodes.settle` in all: from then on until it is repaired these count like any other.
+In an autoscaled cluster nodes join all the time. So a component waits for nodes that have become Ready, and for the
+neighbours of lost nodes, at most `nodes.settle` in all: from then on until it is repaired these count like any other.
 For nodes that were uncordoned or relabelled, as in a maintenance that goes from node to node, it waits an hour at most.
-A node that is not Ready, or on which nothing starts, is waited for as long as it is a target, and a domain in motion
-until it has settled.
+It waits for a node that is not Ready, or on which nothing starts, as long as the node is a target, and for a domain in
+motion until that has settled.
 """
 
 from collections import defaultdict
@@ -67,10 +67,9 @@ class NodeSettling(Refusal):
 
 
 class NodeChanged(Refusal):
-    """A replacement may land on a node that was uncordoned, relabelled or lost lately, or near it if it is lost.
+    """A replacement may be placed on a node that was lately uncordoned, relabelled or lost, or near a lost node.
 
-    `domain` is that of a lost node, in which the step waits with it; else None. The component waits at most `longest`
-    in all.
+    `domain` is a lost node's, in which the step waits with it; else None. The component waits at most `longest` in all.
     """
 
     reason = Reason.NODE_SETTLING
@@ -138,12 +137,12 @@ class SettlingNodes:
 
     @cached_property
     def ends(self) -> Mapping[str, datetime]:
-        """Until when each of the nodes settles that do, if nothing changes: it, and the domains that it is in."""
+        """Until when each settling node settles, if nothing changes: the node, and its domains."""
         return self._own_ends | {name: domain.until for name, domain in self.held.items()}
 
     @cached_property
     def held(self) -> Mapping[str, UnsettledDomain]:
-        """The domain in motion that holds a node, of those that it holds longer than their own changes do."""
+        """The domain in motion that holds a node, among domains that hold it longer than the node's own changes do."""
         held: dict[str, UnsettledDomain] = {}
         for domain, chunks in self._unsettled:
             for name in chain.from_iterable(chunks):
@@ -160,7 +159,7 @@ class SettlingNodes:
 
     @cached_property
     def neighbours(self) -> Mapping[str, NodeChange]:
-        """Of the nodes that settle for a lost one near them, not for a change of their own: what became of that one."""
+        """For nodes that settle for a lost node near them, not for a change of their own: what became of that node."""
         return {
             name: wait.change
             for wait, chunks in self._waits
@@ -169,7 +168,7 @@ class SettlingNodes:
         }
 
     def _find_changed(self) -> Iterator[tuple[str, _Wait]]:
-        """Yield the nodes that settle after a change, the newest last, and those that do for a neighbour."""
+        """Yield the nodes that settle after a change, the newest last, and the nodes that settle for a neighbour."""
         newest: dict[DomainName, NodeChange] = {}
         for change in self._changes:
             if not change.event.is_loss:
@@ -183,7 +182,7 @@ class SettlingNodes:
                 yield name, _Wait(change.at, change.node, change, domain)
 
     def _is_away(self, change: NodeChange) -> bool:
-        """Return whether a lost node may come back, and has not: one that is deleted does not."""
+        """Return whether a lost node may come back, and has not; a deleted node does not come back."""
         node = self._nodes.by_name.get(change.node)
         return change.event is not NodeEvent.DELETED and (node is None or not node.takes_pods)
 
@@ -200,7 +199,7 @@ class SettlingNodes:
 
     @cached_property
     def _unsettled(self) -> Sequence[tuple[UnsettledDomain, _Chunks]]:
-        """The nodes of domains in motion, those first that settle last."""
+        """The nodes of domains in motion; nodes that settle last are first."""
         last = sorted(self._domains, key=lambda one: (one.until, one.motion.key, one.motion.value), reverse=True)
         nodes = (self._nodes.groups(one.motion.key).get(one.motion.value, ()) for one in last)
         return [(one, _divide(of)) for one, of in zip(last, nodes, strict=True)]
@@ -210,7 +209,7 @@ class SettlingNodes:
     ) -> Iterator[Refusal]:
         """Yield what a step waits for, of each kind what ends last; nothing where it need not wait.
 
-        `find_landings` returns those of some nodes on which one of its replacements may land.
+        `find_landings` returns which of some nodes may take one of its replacements.
         """
         for name in islice(sorted(find_landings(self._unready)) if self._unready else (), 1):
             yield NodeNotReady(name)

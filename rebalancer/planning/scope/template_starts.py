@@ -1,16 +1,16 @@
-"""Templates whose newest pod does not start: what replaced a Ready pod of it would not start either.
+"""Templates whose newest pod does not start: the replacement of a Ready pod would not start either.
 
-The newest pod of a template is the witness of what comes back. While it cannot pull its image, lacks a Secret or
+The newest pod of a template is the witness for its replacements. While it cannot pull its image, lacks a Secret or
 ConfigMap, or has crashed since it was made, no Ready pod of that template goes. That ends when the witness is Ready or
 gone, or a pod of the template that was made no earlier is Ready.
 
-Example: the image of a Deployment has been deleted from its registry. Its pods run on, since their nodes have it; one
+Example: the image of a Deployment has been deleted from its registry. Its pods run on, since their nodes have it. A pod
 that was made three days ago waits with ImagePullBackOff, and so would every replacement on a node without the image.
 
-A later pod that is Ready elsewhere shows that what an earlier one lacks may be its node's. It shows nothing where it
-runs on the node of the earlier one: that node has started the template, and what is lacking has gone since then. Pods
-of several owners that do not start on one node, and on no other, are that node's fault, and a pod for which its node
-has made no sandbox may be: these are left to `assessment.starts`.
+If a later pod is Ready elsewhere, the fault of an earlier pod may be its node's. It shows nothing if it runs on the
+node of the earlier pod: that node has started the template, and what is lacking has gone since then. If pods of several
+owners do not start on one node, and on no other, the fault is that node's. It may be the node's, too, if the node has
+made no sandbox for a pod. Both are left to `assessment.starts`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -59,7 +59,7 @@ class TemplateStarts:
 
     @cached_property
     def _failing(self) -> Mapping[str, frozenset[str]]:
-        """The owners of which pods do not start, by node."""
+        """The owners with pods that do not start, by node."""
         found: dict[str, set[str]] = {}
         starting = (pod for pod in self._snapshot.pods if pod.starting_since is not None and pod.owner is not None)
         for pod in starting:
@@ -69,7 +69,7 @@ class TemplateStarts:
         return {node: frozenset(owners) for node, owners in found.items()}
 
     def find_concerned(self, pods: Sequence[Pod]) -> Sequence[Pod]:
-        """Return those of some pods that may be refused: none where every template starts."""
+        """Return which of some pods may be refused: none where every template starts."""
         return pods if self._failing else ()
 
     def refuse(self, pod: Pod) -> TemplateDoesNotStart | None:

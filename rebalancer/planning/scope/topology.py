@@ -44,8 +44,8 @@ class DomainTree:
     def domains(self, key: str) -> Mapping[str, frozenset[str]]:
         """Return the nodes of each domain of a key.
 
-        Stored: planning 5,000 workloads that a full zone keeps from moving takes 1.4 times as long where each component
-        has sets of its own.
+        Stored: planning 5,000 workloads that a full zone keeps from moving takes 1.4 times as long if each component
+        has its own sets.
         """
         known = self._domains.get(key)
         if known is None:

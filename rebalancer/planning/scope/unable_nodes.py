@@ -1,6 +1,6 @@
 """Nodes that the scheduler may choose for a replacement, and on which it would not run, or not for long.
 
-A step waits where one of its replacements may land on such a node, and no other step does.
+A step waits if one of its replacements may be placed on such a node; other steps do not.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ _Landings = Callable[[frozenset[str]], Collection[str]]
 
 
 class NodeUnable(Refusal):
-    """A node that may take a replacement cannot run it: `lack` is what is so of it, `remedy` what to do."""
+    """A node that may take a replacement cannot run it: `lack` says what it lacks, `remedy` what to do."""
 
     reason = Reason.NOT_PREDICTABLE
     node: str
@@ -50,8 +50,8 @@ class ToleratedForAWhile(Refusal):
 def refuse_unable(places: Iterable[tuple[Pod, frozenset[str]]], view: View, find_landings: _Landings) -> Refusal | None:
     """Return why replacements must not be made; None where they may.
 
-    `places` are pods like them, each with nodes that may take it; `find_landings` returns those of some nodes on which
-    one of them may land.
+    `places` are pods like them, each with nodes that may take it; `find_landings` returns which of some nodes may take
+    one of them.
     """
     for sample, nodes in places:
         for inability in find_inabilities(sample, view):
@@ -86,7 +86,7 @@ def _find_ending(tolerations: tuple[Toleration, ...], view: View) -> Mapping[str
 def _limit_tolerance(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Iterator[tuple[int, str]]:
     """Yield for how many seconds tolerations tolerate NoExecute taints, each with its taint, where that ends.
 
-    Of each taint the first toleration that matches counts. Without any it is no time at all, as where the scheduler's
+    For each taint the first matching toleration counts. Without a match it is no time at all, as where the scheduler's
     configuration switches TaintToleration off. Nodes that are not Ready are left to `settling`. Source:
     `GetMatchingTolerations` and `getMinTolerationTime` of `pkg/controller/tainteviction`.
     """

@@ -24,13 +24,13 @@ class Allowed(IntEnum):
 
     NOW = 0
     SCARCE = 1
-    """Now, but not of as many pods like it as a repair may take."""
+    """Now, but not for as many pods like it as a repair may take."""
     LATER = 2
     NEVER = 3
 
 
 class Cost(NamedTuple):
-    """The cost of moving a pod; of two pods that would do equally, the first difference decides."""
+    """The cost of moving a pod; between two pods that would do equally, the first difference decides."""
 
     allowed: Allowed
     avoided: bool
@@ -67,10 +67,10 @@ _ALLOWED: Final = {
     Allowed.LATER: "is allowed by the budgets later than {}",
     Allowed.NEVER: "is never allowed by the budgets, {} is",
 }
-"""What is said of a pod that the budgets allow less soon than another."""
+"""The words for a pod that the budgets allow less soon than another."""
 
 _UNDATED: Final = 0.0
-"""The age of a pod of which a file does not say when it was created."""
+"""The age of a pod if a file does not say when it was created."""
 
 _WORDS: Final[Mapping[str, tuple[str, Callable[[Cost, Cost, str], str]]]] = {
     "allowed": ("budgets", lambda mine, _, other: _ALLOWED[mine.allowed].format(other)),
@@ -90,11 +90,11 @@ _WORDS: Final[Mapping[str, tuple[str, Callable[[Cost, Cost, str], str]]]] = {
         ),
     ),
 }
-"""For each field of `Cost` but the name: what it is called, and what is said of a pod that costs more in it."""
+"""For each field of `Cost` but the name: its name in messages, and the words for a pod that costs more in it."""
 
 
 def describe_difference(staying: Cost, evicted: Cost) -> str:
-    """Say in which cost a pod first differs from one that is evicted instead; the costs before it are equal."""
+    """Say in which cost a pod first differs from the pod that is evicted instead; the costs before it are equal."""
     *costs, name = Cost._fields
     first = next((cost for cost in costs if getattr(staying, cost) != getattr(evicted, cost)), name)
     if first == name:
@@ -165,7 +165,7 @@ class RankedPods(Struct, frozen=True, eq=False, dict=True):
         return RankedPods([*self.pods, *(pod for pod, _ in joining)], first, owners, self.avoided)
 
     def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> "RankedPods":
-        """Return the pods whose eviction is allowed by then, those that are allowed soonest first."""
+        """Return the pods whose eviction is allowed by then, sorted by how soon it is allowed."""
         pods = [pod for pod in self.pods if allowed[pod.uid] <= latest]
         pods.sort(key=lambda pod: allowed[pod.uid])
         return RankedPods(pods, self.member, self.owners, self.avoided, allowed=allowed)

@@ -1,8 +1,8 @@
 """The one search of the planner: evictions with a good outcome whatever the scheduler does.
 
 Problem: the planner chooses the eviction, the scheduler chooses what follows. Idea: an AND-OR search. It takes a
-candidate (OR) of which every rest state (AND) is good; in a rest state the scheduler has nothing left to do. States,
-the scheduler's rule and the goal are parameters: states of classes of equal nodes under any feasible choice
+candidate (OR) if every one of its rest states (AND) is good; in a rest state the scheduler has nothing left to do.
+States, the scheduler's rule and the goal are parameters: states of classes of equal nodes under any feasible choice
 (`steps.tree_moves`), or of real nodes under any feasible or any top-scoring choice (`steps.lookahead`).
 
     evict a pod ──► pending ──► placed on a ──► rest: good

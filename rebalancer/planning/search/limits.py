@@ -28,7 +28,7 @@ class SearchBudget:
             raise SearchLimitReached
 
     def note_limit(self) -> None:
-        """Record that a search left something out, here and in the budgets that this one is a part of."""
+        """Record that a search left something out, here and in the budgets that include this budget."""
         for budget in self._all:
             budget.limit_reached = True
 
@@ -82,9 +82,9 @@ class SearchLimits:
     nodes_per_set_operation: int = 50
     """How many nodes a set operation examines at the price of one."""
     nodes_per_group: int = 5
-    """How many nodes are scored at the price of one in a cluster of which the scheduler samples: by groups."""
+    """How many nodes are scored at the price of one, by groups, in a cluster where the scheduler samples."""
     nodes_per_listing: int = 20
-    """How many nodes are listed there at the price of one where any of them may be chosen: none is scored."""
+    """How many nodes are listed there at the price of one if any of them may be chosen: none is scored."""
     lookahead_chain: int = 8
     """Evictions that may follow each other until everything is placed."""
     single_class_choices: int = 64
@@ -94,13 +94,13 @@ class SearchLimits:
     cells_of_namespace: int = 24_000
     """Pod classes times nodes of the integer programs that one namespace has in a plan: some 2 s and 150 MiB."""
     work_of_namespace: int = 6_000_000
-    """Work of all integer programs that one namespace has in a plan: of one that is hard."""
+    """Work of all integer programs that one namespace has in a plan: the work of a hard program."""
     work_among_others: int = 1_000_000
-    """The same where something is to be repaired in several namespaces, of which one has the whole in each minute."""
+    """The same where several namespaces need repairs; in each minute one of them has the whole."""
     namespace_work: SearchBudget | None = field(default=None, compare=False)
-    """What is left of it; None: it has no end."""
+    """What the plan has left of that work; None: it has no end."""
     solve_work: int = 6_000_000
-    """Work of one integer program: some 20 s of a hard one."""
+    """Work of one integer program: some 20 s of a hard program."""
     nearest_work: int = 1_000_000
     """Work of the program for the nearest placement, where none satisfies everything."""
     supposed_work: int = 200_000
@@ -119,11 +119,11 @@ class SearchLimits:
     relaxation_pods: int = 8
     """Most pods by which a bound is relaxed: nobody would write a bound that is relaxed further."""
     diagnosis_nodes_of_plan: int = 2_000_000
-    """Nodes at which one plan looks to say why nodes take no more pods, and what would open them."""
+    """Nodes that one plan examines to say why nodes take no more pods, and what would open them."""
     preemption_nodes_of_plan: int = 6_000
     """Nodes on which the repairs by preemption of one plan try it, and outcomes that are examined: 1 ms each."""
     refused_preemption_nodes_of_plan: int = 1_000
-    """The same where the policy refuses such repairs, and it is only said that it could permit one."""
+    """The same where the policy refuses such repairs, and the plan only says that it could permit one."""
     preferred_nodes_of_plan: int = 20_000
     """Nodes that the searches of one plan examine to honour preferred terms more."""
     feasible_count_distance: int = 100

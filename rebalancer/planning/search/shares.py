@@ -1,4 +1,4 @@
-"""What each namespace has of the searches of one plan: nobody's workloads wait because of what another team writes."""
+"""What each namespace has of the searches of one plan: no team's workloads wait for what another team writes."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection
@@ -38,7 +38,7 @@ class CellShares:
         self._taken: set[str] = set()
 
     def take(self, namespace: str, component: str, cells: int) -> PlanTooCostly | None:
-        """Take so many cells for a component, or return why there are too few."""
+        """Take this many cells for a component, or return why there are too few."""
         left = self._share - self._used[namespace]
         if component in self._taken:
             return None
@@ -50,7 +50,7 @@ class CellShares:
 
 
 class NamespaceBudgets:
-    """A search budget of which one namespace has half where several have something to be repaired."""
+    """A search budget; if several namespaces have something to be repaired, each may spend half of it."""
 
     def __init__(self, whole: SearchBudget, namespaces: Collection[str]) -> None:
         self._whole = whole

@@ -50,7 +50,7 @@ _UNKNOWN: tuple[()] = ()
 
 
 class _Terms(NamedTuple):
-    """The numbers of the argument: `zone_skew` is the coarser key's maxSkew, or the only one's.
+    """The numbers of the argument: `zone_skew` is the coarser key's maxSkew, or that of the only key.
 
     `share` is the most that the emptiest zone can hold, `level` the most that the emptiest node can hold; `host_skew`
     is None where nothing is required of single nodes.
@@ -167,7 +167,7 @@ class _Zone(NamedTuple):
 
 
 def _fullest_first(root: Inner, terms: _Terms, evictions: int, cache: SearchCache) -> Windows | None:
-    """Return the windows that take so many victims from the fullest zones; None if the scheduler could waste one."""
+    """Return the windows that take this many victims from the fullest zones; None if the scheduler could waste one."""
     top = None
     if terms.host_skew is not None:
         top = _top_of_nodes(root, terms.host_skew, terms, cache)

@@ -41,14 +41,14 @@ class Site(Struct, frozen=True, eq=False, gc=False):
         return self.leaf_without(0)
 
     def leaf_without(self, leaving: int) -> Leaf:
-        """Return the leaf where so many pods are to leave, the cheapest first."""
+        """Return the leaf where this many pods are to leave, the cheapest first."""
         return self.count, self.count - len(self.movable), self.cap, leaving
 
 
 class Layout:
     """The tree of one group: the topology's nodes under its keys, with the group's pods on them.
 
-    `counts` are the group's pods by node, `ranked` those that may move. `useful` is the most that any node can ever
+    `counts` are the group's pods by node, `ranked` the pods that may move. `useful` is the most that any node can ever
     hold: capacity beyond it is left out, so that most nodes are equal. `reserved` is capacity that other pods may take.
     """
 
@@ -76,16 +76,16 @@ class Layout:
         self._ranks_alone: Mapping[DomainPath, Sequence[int]] | None = None
         """The ranks of the pods that are alone, once they are known."""
         self.crowded: list[Site] = []
-        """The nodes that hold more than one pod, or one that must stay, or have little capacity."""
+        """The nodes that hold more than one pod, or a pod that must stay, or have little capacity."""
         self.alone: Mapping[DomainPath, int] = self._count_alone()
         """How many pods may move and are alone on a node with enough capacity, by domain.
 
         Most pods are, so they become sites only when `sites` is read: a plan of 150,000 pods takes 1.35 times as long
-        where each is a site from the beginning. That their counts alone show it, and that workloads with equal counts
-        share a tree, makes `plan -o json` of them 1.03 times as fast, and saves 14 of 372 MiB.
+        where each is a site from the beginning. Their counts alone show it, and workloads with equal counts share a
+        tree. That makes their `plan -o json` 1.03 times as fast, and saves 14 of 372 MiB.
         """
         self._all_alone = not self.crowded and not reserved.on
-        """Whether the pods in each domain say all of the tree."""
+        """Whether the pods in each domain determine the whole tree."""
 
     @cached_property
     def _leaves(self) -> dict[DomainPath, dict[Leaf, int]]:
@@ -113,7 +113,7 @@ class Layout:
                 yield paths[name], (0, 0, before, 0), (0, 0, after, 0)
 
     def without_reservations(self) -> "Layout | None":
-        """Return the layout with all capacity that is free now; None if none of it is reserved for other pods."""
+        """Return the layout with all capacity that is free now; None if no capacity is reserved for other pods."""
         if not (self._reserved.everywhere or self._reserved.on):
             return None
         free = ReservedCapacity(0, {})
@@ -122,7 +122,7 @@ class Layout:
         )
 
     def with_capacity(self, places: Mapping[str, int]) -> "Layout":
-        """Return the layout in which nodes have places for so many pods."""
+        """Return the layout in which nodes have places for this many pods."""
         capacity = NodeCapacity({**self.capacity.places, **places})
         return Layout(
             self.topology, self.bounds, self.pods_on, self.ranked, capacity, self._reserved, self._useful, self._cache
@@ -159,7 +159,7 @@ class Layout:
         return not lacking or lacking.isdisjoint(counts)
 
     def cheapest_alone(self, most: Mapping[DomainPath, int]) -> dict[DomainPath, list[int]]:
-        """Return the ranks of up to so many pods of each domain that are alone on their nodes, cheapest first."""
+        """Return the ranks of up to this many pods of each domain that are alone on their nodes, cheapest first."""
         if self._ranks_alone is not None:
             return {path: [*self._ranks_alone[path][:number]] for path, number in most.items()}
         ranks: dict[DomainPath, list[int]] = {path: [] for path in most}
@@ -215,7 +215,7 @@ class Layout:
         return subtrees, _nest(subtrees)
 
     def _shared_tree(self) -> _Tree:
-        """Return the tree of pods that are all alone: thousands of workloads have as many in each domain."""
+        """Return the tree of pods that are all alone: thousands of workloads have equal numbers in each domain."""
         held = tuple(map(self.alone.get, self.topology.members, repeat(0)))
         key = self.topology, self.capacity, self._useful, self._reserved.everywhere, held
         known = self._cache.trees.known.get(key)
@@ -283,7 +283,7 @@ class Layout:
         return victims
 
     def _sites(self, path: Path, subtrees: Mapping[DomainPath, Subtree], leaving: Mapping[str, int]) -> Iterator[Site]:
-        """Yield the nodes of a class that have another pod to leave, where so many pods are to leave each node."""
+        """Yield the nodes of a class with another pod to leave, where this many pods are to leave each node."""
         fitting: dict[DomainPath, bool] = {}
         for site in self.sites.values():
             gone = leaving.get(site.node, 0)
@@ -297,7 +297,7 @@ class Layout:
     def counts(self, level: int, going: Mapping[str, int]) -> Mapping[str, int]:
         """Count the pods that stay, by domain of a level; on the last level empty domains are left out.
 
-        `going` are those that leave, by node.
+        `going` are the pods that leave, by node.
         """
         coarse = level < len(self.keys) - 1
         counts = dict.fromkeys(self.topology.values(level), 0) if coarse else {}
@@ -308,7 +308,7 @@ class Layout:
 
 
 def _exchange(leaves: dict[Leaf, int], old: Leaf, new: Leaf, times: int = 1) -> None:
-    """Turn so many nodes of one leaf into ones of another."""
+    """Turn this many nodes of one leaf into nodes of another leaf."""
     if leaves[old] == times:
         del leaves[old]
     else:

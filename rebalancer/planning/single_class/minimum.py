@@ -144,9 +144,9 @@ def _clamp(spent: int, level: int, low: int, high: int, least: int, most: int | 
 def sum_of_minima(root: Inner, bounds: Bounds, cache: SearchCache) -> int:
     """Return the sum over the levels of the fewest moves that each level's own bound requires, the others ignored.
 
-    Capacity and immovable pods are left out of account. It falls with almost
-    every useful move, also where no placement satisfies all levels together; of a level that cannot be
-    satisfied by itself, the pods above its bound count instead.
+    Capacity and immovable pods are left out of account. The sum falls with almost every useful move, even where no
+    placement satisfies all levels together. If a level cannot be satisfied by itself, the pods above its bound count
+    instead.
     """
     key = root, bounds
     known = cache.sums_of_minima.known.get(key)

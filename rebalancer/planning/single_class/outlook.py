@@ -42,10 +42,10 @@ class SingleClassOutlook:
         )
 
     def landings(self, nodes: Iterable[str]) -> frozenset[str]:
-        """Return those of these nodes on which the scheduler may place an arriving pod of a step.
+        """Return which of these nodes may take an arriving pod of a step.
 
-        A full node is none although a pod leaves it: a pod that was placed there would undo the eviction. Capacity that
-        is reserved for other pods counts as free.
+        A full node may not, although a pod leaves it: a pod that was placed there would undo the eviction. Capacity
+        that is reserved for other pods counts as free.
         """
         full, capacity, path = self._full_counts, self._layout.capacity.nodes, self._layout.topology.path
         return frozenset(
@@ -76,8 +76,8 @@ class SingleClassOutlook:
     def _open_domains(self, layout: Layout, full: Sequence[int | None]) -> Sequence[set[str] | None]:
         """Return for each level the domains of the nodes that have capacity and lie in no full domain.
 
-        Of the last level None where they are more than `most_domains`, or none is ever full. Nodes are counted by class
-        then, but for those that pods leave: thousands of nodes are equal.
+        For the last level None if they are more than `most_domains`, or none is ever full. Then nodes are counted by
+        class, except nodes that pods leave: thousands of nodes are equal.
         """
         topology, last = layout.topology, len(full) - 1
         open_nodes = self._count_open(layout, full)
@@ -152,7 +152,7 @@ class SingleClassOutlook:
         return _counts_of_bounded(layout.keys, layout.bounds, levels)
 
     def _are_as_before(self, levels: Sequence[Mapping[str, int]]) -> bool:
-        """Return whether these counts are those before the evictions, of each key that has a maxSkew."""
+        """Return whether, for each key with a maxSkew, these counts equal the counts before the evictions."""
         for level in (level for level, bound in enumerate(self._layout.bounds) if bound.max_skew):
             before = dict(self._staying[level])
             for name, count in self._going.items():
@@ -182,7 +182,7 @@ class SingleClassOutlook:
 
 
 class AdditionOutlook:
-    """The outlook of a step that adds `added` pods: those that go, by node, are still there while these are placed."""
+    """The outlook of a step that adds `added` pods: the pods that go, by node, still exist while these are placed."""
 
     def __init__(self, layout: Layout, going: Mapping[str, int], added: int, most_domains: int) -> None:
         self._layout = layout
@@ -194,7 +194,7 @@ class AdditionOutlook:
         return self._placing.targets()
 
     def landings(self, nodes: Iterable[str]) -> frozenset[str]:
-        """Return those of these nodes on which the scheduler may place an added pod."""
+        """Return which of these nodes may take an added pod."""
         return self._placing.landings(nodes)
 
     def counts(self) -> Counts | None:
@@ -216,7 +216,7 @@ class AdditionOutlook:
 class _OpenNodes:
     """The nodes of a path that have capacity, the emptiest first.
 
-    Empty ones are visited only as far as they are taken, and others after them: of thousands a step needs a few.
+    Empty nodes are visited only as far as they are taken, and others after them: a step needs a few of thousands.
     """
 
     def __init__(
@@ -259,7 +259,7 @@ def _counts_on(path: Sequence[str], coarse: Sequence[Mapping[str, int]]) -> Sequ
 
 
 def _counts_of_bounded(keys: Sequence[str], bounds: Bounds, levels: Sequence[Mapping[str, int]]) -> Counts:
-    """Return the counts of the keys for which a maxSkew is required; of the last one without empty domains."""
+    """Return the counts of the keys with a required maxSkew; for the last key without empty domains."""
     last = len(keys) - 1
     return {
         key: {domain: counts[domain] for domain in sorted(counts) if counts[domain] or level != last}

@@ -155,7 +155,7 @@ def leaf_paths(root: Inner) -> Iterator[Path]:
     for child, _ in root:
         if is_leaf(child):
             yield (child,)
-        elif child and is_leaf(child[0][0]):  # most trees end here, and searches ask this most often
+        elif child and is_leaf(child[0][0]):  # most trees end here, and searches call this most often
             for leaf, _ in child:
                 yield (child, leaf)
         else:
@@ -182,7 +182,7 @@ def evict_one(root: Inner, path: Path) -> Inner:
 
 
 def evict_unmarked(root: Inner, path: Path) -> Inner:
-    """Return the placement after one pod of a leaf of this class has left that was not marked."""
+    """Return the placement after an unmarked pod of a leaf of this class has left."""
     held, fixed, cap, leaving = cast("Leaf", path[-1])
     return _replace_leaf(root, path, (held - 1, fixed, cap, leaving))
 

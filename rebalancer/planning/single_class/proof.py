@@ -74,7 +74,7 @@ class SingleClassProof(Fact):
 
 
 class _Sum(NamedTuple):
-    """What a domain's parts shed, the pods that they hold then, with what they lack, and those that they hold now."""
+    """What a domain's parts shed, what they hold then with what they lack, and what they hold now, in pods."""
 
     shed: int
     level: int
@@ -95,7 +95,7 @@ _NOTHING = _Sum(0, 0, 0)
 
 
 def prove(layout: Layout, repair: MinimumRepair, pending: int) -> SingleClassProof:
-    """Return the bounds that prove the minimum of a group with so many pending pods."""
+    """Return the bounds that prove the minimum of a group with this many pending pods."""
     sums = _add_up(layout, repair.windows)
     root = sums[0][()]
     missing = root.level > root.held + pending
@@ -142,8 +142,8 @@ def _name(
 ) -> Iterator[NamedBound]:
     """Yield the bounds that are named, the coarsest first.
 
-    `counts` says of each domain whether its pods count: those of the root do where pods are missing. An upper bound
-    makes the pods of its domain count that did not before, a lower bound the other way round.
+    `counts` says for each domain whether its pods count: the root's do where pods are missing. An upper bound makes
+    pods of its domain count that did not count before, a lower bound the other way round.
     """
     counts: dict[DomainPath, bool] = {(): missing}
     for level, (least, most) in enumerate(windows[:-1]):

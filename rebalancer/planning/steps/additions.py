@@ -1,13 +1,13 @@
 """A step that adds pods before it takes others away: safe whichever feasible nodes the scheduler picks.
 
-Problem: an eviction takes a pod away before another is there, and opens the very place that it empties. Idea: mark the
-victims, let the scheduler place as many pods more, and only then take the marked ones away. The victims are chosen
-before anything is placed. So a set of them counts as a step only if after every sequence of placements nothing is left
-pending, nothing is worse than before without them, and the minimum has fallen by their number. The smallest such set
-grows one victim at a time while that holds.
+Problem: an eviction takes a pod away before another exists, and opens the very place that it empties. Idea: mark the
+victims, let the scheduler place an equal number of added pods, and only then take the marked pods away. The victims are
+chosen before anything is placed. So a set of them counts as a step only if after every sequence of placements nothing
+is left pending, nothing is worse than before without them, and the minimum has fallen by their number. The smallest
+such set grows one victim at a time while that holds.
 
 Example: zones 3,1 | 4 with maxSkew 1 and 2. Whichever pod is evicted, its replacement may find no node. A pod that is
-added first goes to the node with 1, since no other one admits it; then one of the node with 3 goes: 2,2 | 4.
+added first goes to the node with 1, since no other node admits it; then a pod of the node with 3 goes: 2,2 | 4.
 
 Cost: bounded by `SearchLimits.step_states`.
 """
@@ -84,7 +84,7 @@ class _Search:
         return TreeStep(tuple(grown), len(grown), attempts=attempts)
 
     def _settle(self, marked: TreeState, added: int) -> int:
-        """Return 1 if every end of placing so many pods more beside the marked ones is good, otherwise a `Flaw`."""
+        """Return 1 if every end of placing this many added pods beside the marked pods is good, otherwise a `Flaw`."""
         start = TreeState(marked.root, added)
         moves = _Placements(self._bounds, self._cache, self._budget)
         return worst_rest(rest_states(start, moves), lambda end: self._value(end, added))
@@ -101,7 +101,7 @@ class _Search:
 
 
 class _Placements:
-    """What the scheduler can do with the added pods: marked ones stay until all of them are Ready."""
+    """What the scheduler can do with the added pods: marked pods stay until all of them are Ready."""
 
     def __init__(self, bounds: Bounds, cache: SearchCache, budget: SearchBudget) -> None:
         self._bounds = bounds

@@ -1,12 +1,12 @@
 """The whole repair, each eviction chosen after the last replacements are placed.
 
 Problem: `forced.next_step` sees one step only. A step that is safe by itself may lead to a state from which no further
-step is forced, and it cannot react to an unfavourable placement. Idea: a contingent plan. One pod is evicted; the
-scheduler places the pending pods, on any feasible nodes, until none is pending or no node admits one; then the next
-eviction is chosen by where the pods are. The result is the first eviction of a plan that always succeeds, or as many
-evictions of a forced step as leave the rest of the plan possible. The number of evictions that is enough falls with
-each eviction, so neither the plan nor an extra eviction has to be stored: all together are never more than the number
-that was enough at the beginning.
+step is forced, and it cannot react to an unfavourable placement. Idea: a contingent plan. One pod is evicted. The
+scheduler places the pending pods, on any feasible nodes, until none is pending or no node admits one. Then the next
+eviction is chosen by where the pods are. The result is the first eviction of a plan that always succeeds, or the
+longest part of a forced step that leaves the rest of the plan possible. The number of evictions that is enough falls
+with each eviction, so neither the plan nor an extra eviction has to be stored: all together are never more than the
+number that was enough at the beginning.
 
 Example: three zones of four nodes holding 5,3,6,4 | 0,0,2,2 | 6,0,0,6, maxSkew 1 and 1: the minimum is 12; 13 always
 succeed if four may be pending at once; with fewer pending no number of evictions always succeeds.
@@ -146,7 +146,7 @@ class _ContingentSearch:
         return known
 
     def _settles(self, now: TreeState, worst: Excess, evictions_left: int) -> int:
-        """Return 1 if so many evictions are enough from a rest state, else its flaw."""
+        """Return 1 if this many evictions are enough from a rest state, else its flaw."""
         least = self._moves.min_evictions(now)
         if least is None or least > evictions_left:
             return Flaw.NOT_NEARER

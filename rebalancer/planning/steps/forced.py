@@ -153,9 +153,9 @@ class EvictionCandidates:
                 yield (path, *rest), end
 
     def after(self, state: TreeState) -> list[tuple[Path, TreeState]]:
-        """Return the leaf classes of which one more eviction lowers the minimum by one, most promising first.
+        """Return the leaf classes where one more eviction lowers the minimum by one, most promising first.
 
-        First those after which the scheduler has the fewest choices, then the fullest domain, then the fullest node.
+        Classes that leave the scheduler the fewest choices come first, then the fullest domain, then the fullest node.
         With the partial goal, every class that has movable pods is a candidate.
         """
         if state in self._known:

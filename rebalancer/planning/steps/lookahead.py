@@ -90,7 +90,7 @@ class ViewState(NamedTuple):
 class PredictedStep(Struct, frozen=True, gc=False):
     """A victim and the nodes on which replacements may be placed.
 
-    `concurrent` is how many evictions may be under way at once, including those that may have to follow.
+    `concurrent` is how many evictions may be under way at once, including evictions that may have to follow.
     """
 
     victim: Victim

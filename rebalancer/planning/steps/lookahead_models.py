@@ -175,7 +175,7 @@ class MultiClassModel:
         return [(*cell, count) for cell, count in held.items()]
 
     def candidates(self, deltas: Mapping[Hashable, int], gone: frozenset[str]) -> Sequence[Victim]:
-        """Return the cheapest pod of each cell, those that leave their cell in the target placement first."""
+        """Return the cheapest pod of each cell, first the pods that leave their cell in the target placement."""
         ranked = []
         minima = _Minima(self._counts(deltas))
         apart = _Apart(self._repaired, self.hold(cast("Mapping[Cell, int]", deltas))) if self._repaired else None
@@ -197,7 +197,7 @@ class MultiClassModel:
         pod_class = self.classes.classes[self.classes.class_of(pod)]
         if pod_class.cap.get(node, 0) > pod_class.counts.get(node, 0):
             return True
-        # A pod that leaves may come back, but for one that must not wait: others may have taken its place by then.
+        # A pod that leaves may come back, unless it must not wait: others may have taken its place by then.
         return self.may_wait and pod_class.movable.get(node, ()) != ()
 
     def distinct_nodes(self, deltas: Mapping[Hashable, int], nodes: Iterable[str]) -> Iterable[str]:
@@ -243,7 +243,7 @@ class _Apart:
 
 
 class _Minima:
-    """What each requirement needs by itself in one state, and in those with one pod fewer."""
+    """What each requirement needs by itself in one state, and in states with one pod fewer."""
 
     def __init__(self, counts: Iterable[tuple[Mapping[str, int], Requirement]]) -> None:
         self._counts = list(counts)

@@ -29,7 +29,7 @@ class NodesOutlook:
         return tuple(targets)
 
     def landings(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return those of these nodes that are among them."""
+        """Return which of these nodes are among them."""
         return self._nodes & nodes
 
     def counts(self) -> None:
