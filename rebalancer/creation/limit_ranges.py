@@ -28,7 +28,7 @@ class LimitRangeViolated(Refusal):
     amount: int | None
     """The amount that violates the bound, in the same unit; None where nothing is stated."""
     container: str = ""
-    """"" where the pod as a whole is evaluated."""
+    """The container's name, "" where the pod as a whole is evaluated."""
 
     def __str__(self) -> str:
         return f"LimitRange {self.name} refuses its replacement: {self.what}. Change the template or the LimitRange"

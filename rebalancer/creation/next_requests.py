@@ -82,7 +82,7 @@ def _is_webhook_registered(snapshot: Snapshot) -> bool | None:
 
 
 def _in_order(written: PodRequests, shown: PodRequests | None) -> Sequence[ContainerRequests]:
-    """Return the containers of a template, and those that webhooks add, which the newest pod has.
+    """Return the containers of a template, and the containers that webhooks add, which the newest pod has.
 
     They are in the pod's order: what an init container needs depends on the sidecars before it.
     """

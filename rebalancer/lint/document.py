@@ -22,7 +22,7 @@ class LintFinding(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True
 
     `help` is where the project's pages explain the rule, `patch` the smallest change after which it finds nothing,
     empty where there is none. Rules about limits have the `numbers` of the message by name, and all `sizes` (numbers of
-    pods) of which a message shows the first.
+    pods); the message shows only the first.
     """
 
     rule: Text
@@ -58,7 +58,7 @@ class LintDocument(CamelCaseStruct, frozen=True, kw_only=True):
 def lint_document(
     findings: Sequence[Finding], files: int, objects: int, errors: Sequence[InputError] = ()
 ) -> LintDocument:
-    """Return the document of findings; `files` are those that were read."""
+    """Return the document of findings; `files` were read."""
     return LintDocument(files=files, objects=objects, findings=tuple(map(_finding, findings)), errors=tuple(errors))
 
 

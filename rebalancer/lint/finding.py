@@ -263,7 +263,7 @@ class Finding:
 
 
 def sort_findings(findings: Iterable[Finding]) -> Sequence[Finding]:
-    """Return findings in the order of files, lines and rules, without those that a comment turns off."""
+    """Return findings in the order of files, lines and rules, without findings that a comment turns off."""
     kept = (one for one in findings if one.rule not in one.manifest.ignores)
     return sorted(kept, key=lambda one: (one.manifest.file, one.line, one.severity.rank, one.rule, one.message))
 

@@ -53,7 +53,7 @@ class NodeChange(Struct, frozen=True, gc=False, array_like=True):
 
     at: Moment
     node: str
-    """"" where more labels have changed than are stored: then any may have."""
+    """The node's name, "" where more labels have changed than are stored: then any node may have changed."""
     event: NodeEvent
     key: str = ""
     """For a loss, the key of a domain of the node (a row for each, at least one); for a change of a label, its key."""

@@ -78,7 +78,7 @@ def plan(
 ) -> Plan:
     """Plan for every component in which something is to be repaired, the worst first. Same input, same plan.
 
-    With `only`, for those components alone that some of these workloads belong to.
+    With `only`, only for components to which some of these workloads belong.
     """
     stuck = stuck_pods(view)
     apart = TermKind.REQUIRED in policy.anti_affinity.act_on
@@ -99,7 +99,7 @@ def plan(
 
 
 def _in_turn(components: Sequence[Component], view: View, share: int) -> Sequence[Component]:
-    """Return the components; of a namespace that may have too many large ones for a plan another is first each minute.
+    """Return the components; if a namespace may have too many large components for a plan, they take turns each minute.
 
     Only these change places among each other.
     """
@@ -120,7 +120,7 @@ def _in_turn(components: Sequence[Component], view: View, share: int) -> Sequenc
 def find_relaxations(plan: Plan) -> Relaxations:
     """Return the smallest relaxation of every infeasible component of several pod classes, by the component's name.
 
-    It costs several integer programs each, once for a plan: the controller and those commands read it that show it.
+    Each costs several integer programs, once for a plan. The controller reads it, and so do the commands that show it.
     """
     return {group.name: group.relaxable.relaxation for group in plan.components if group.relaxable is not None}
 
@@ -141,7 +141,7 @@ class _Planner:
         self._policy = policy
         self._limits = cache.limits
         self._failed = {failed.group: failed.times for failed in memory.failed_predictions}
-        # An extra eviction that was not carried out is still to be had, by that of the same pod.
+        # An extra eviction that was not carried out is still available, for the same pod.
         unused = memory.unexecuted_pods
         self._extras = {extra.group: extra.goal for extra in memory.extra_evictions if extra.uid not in unused}
         self._moving = {move.group for move in memory.in_flight}
@@ -199,7 +199,7 @@ class _Planner:
         )
 
     def consider(self, component: Component, stuck: frozenset[str]) -> None:
-        """Plan for a component; one that needs lookahead on the real nodes is planned later."""
+        """Plan for a component; a component that needs lookahead on the real nodes is planned later."""
         if not needs_repair(component, self._policy.spread.act_on, stuck):
             self._leave(component, Decision(refusal=NotActedOn()))
             return
@@ -241,7 +241,7 @@ class _Planner:
     def plan_held(self) -> None:
         """Plan what follows for components that wait since a node has changed; the others have been planned by now.
 
-        So they take no search from these, and one that needs lookahead is not searched at all.
+        So they take no search from the others. A component that needs lookahead is not searched at all.
         """
         for component, held in self._waiting_for_nodes:
             problem = self._builder.problem(component)
@@ -257,7 +257,8 @@ class _Planner:
     def preempt(self) -> None:
         """Revise the decisions about components whose replacements no node takes; the plan has all else by now.
 
-        They share one budget: if the policy allows such repairs, the plan of the next minute begins with another one.
+        They share one budget: if the policy allows such repairs, the plan of the next minute begins with another
+        component.
         """
         many, allows = len(self._closed), self._policy.eligibility.preemption is Permission.ALLOW
         first = self._view.clock.minute() % many if allows and many > 1 else 0
@@ -276,8 +277,8 @@ class _Planner:
     def prefer(self, components: Sequence[Component]) -> None:
         """Plan a move for each component whose preferred terms are honoured more by it.
 
-        They share one budget, of which each namespace has its part. Where it is not enough for all, the plan of the
-        next minute begins with other ones.
+        They share one budget, and each namespace has its part. Where it is not enough for all, the plan of the next
+        minute begins with other components.
         """
         limits, many = self._limits, max(1, len(components))
         namespaces = {component.namespace for component in components}
@@ -297,7 +298,7 @@ class _Planner:
                 self._leave_unmoved(component, problem if isinstance(problem, Refusal) else StepSearchLimit())
 
     def _prefer(self, problem: MultiClassProblem, budget: SearchBudget) -> None:
-        """Plan a move for a component, if there is one that is predicted to honour its preferred terms more."""
+        """Plan a move for a component, if a move is predicted to honour its preferred terms more."""
         decision = decide_within_budgets(
             problem, lambda narrowed: find_better_place(narrowed, self._view, budget, self._limits), self._ledger
         )
@@ -308,7 +309,7 @@ class _Planner:
             self._leave_unmoved(problem.component, decision.refusal)
 
     def _refuse_preferring(self, component: Component) -> Refusal | None:
-        """Return why nothing is predicted for a component: a move of it is under way, predictions have failed, say."""
+        """Return why nothing is predicted for a component: say, a move is under way or predictions have failed."""
         if (ban := self._adding.find_eviction_ban(component)) is not None:
             return ban
         if component.name in self._moving:
@@ -317,16 +318,16 @@ class _Planner:
         return FailedPredictions(failed) if failed >= MAX_FAILED_PREDICTIONS else None
 
     def _leave_unmoved(self, component: Component, refusal: Refusal) -> None:
-        """Record why preferred terms are not honoured more: that is no violation, so that no component is left."""
+        """Record why preferred terms are not honoured more: that is no violation, so no component is left out."""
         self._refuse(component.workloads, refusal)
 
     def leave_costly(self, left: Iterable[TooCostly], only: Collection[Reference] | None) -> None:
-        """Record the workloads whose constraints are not evaluated, as those of their namespace take too much."""
+        """Record the workloads whose constraints are not evaluated, as their namespace's constraints take too much."""
         for refusal, workloads in left:
             self._refuse(workloads, refusal, only)
 
     def leave_terms(self, terms: Iterable[EvaluatedTerm], only: Collection[Reference] | None, *, apart: bool) -> None:
-        """Record the workloads with violated terms that are not repaired: none are where not `apart`."""
+        """Record the workloads with violated terms that are not repaired: none is repaired where not `apart`."""
         for term in terms:
             if not term.violated or (apart and find_joined(term)):
                 continue
@@ -336,7 +337,7 @@ class _Planner:
     def _refuse(
         self, workloads: Iterable[Reference], refusal: Refusal, only: Collection[Reference] | None = None
     ) -> None:
-        """Record why nothing of these workloads moves, of those that are asked for."""
+        """Record why nothing of these workloads moves, for the workloads that `only` names."""
         self._refusals += [
             PlanRefusal(workload=workload, pod=None, refusal=refusal)
             for workload in workloads
@@ -390,7 +391,7 @@ class _Planner:
     def _take(self, problem: Problem, decision: Decision, step: Step, held: Refusal | None = None) -> None:
         """Spend the budgets for a prefix of a step, and record the evictions that wait for them, or for a node.
 
-        All of them wait where it is `held`.
+        All evictions wait if the step is `held`.
         """
         component, victims = problem.component, step.victims
         outlook = Outlook(problem.outlook(step))
@@ -414,13 +415,14 @@ class _Planner:
             blocked = _with_kept(_with_pending(blocked, repair.cause), decision.kept)
             kept = Never if isinstance(blocked, StepExceedsBudget) else Waits
             self._fates += [kept(eviction, blocked) for eviction in evictions[granted:]]
-        # A repair whose first evictions go now is under way: what its next ones wait for is said of these.
+        # If the first evictions go now, the repair is under way: the reason for waiting is attached to the later
+        # evictions.
         refusal = decision.refusal if granted else blocked or decision.refusal
         planned = _component_plan(component, decision, refusal, outlook)
         self._components.append(structs.replace(planned, first=first) if first is not blocked else planned)
 
     def _find_following(self, obstacles: Iterator[Refusal], step: Step) -> Iterator[Refusal]:
-        """Yield what else a step waits for that has an obstacle: the others, and the budgets, which are not spent."""
+        """Yield what else a step with an obstacle waits for: other obstacles, and the budgets, which are not spent."""
         yield from obstacles
         if step.added:
             return
@@ -429,7 +431,7 @@ class _Planner:
             yield refused
 
     def _find_obstacles(self, problem: Problem, step: Step, held: Refusal | None) -> Iterator[Refusal]:
-        """Yield why a step must not be taken: all of it is `held`, others evict, or for where replacements may land."""
+        """Yield why a step must wait: it is `held`, others evict, or replacements may be placed on unfit nodes."""
         evicted = self._evicted.refuse(step.victims)
         yield from (one for one in (held, evicted) if one is not None)
 
@@ -448,7 +450,7 @@ class _Planner:
             (one.sample, one.nodes | preempting if preempting else one.nodes)
             for one in problem.reservations(step.victims)
         ]
-        # What replaces these has their claims.
+        # The replacements of these pods have their claims.
         places += [(one.pod, self._view.nodes.names) for one in step.victims if one.pod.claims or one.pod.drivers]
         unable = refuse_unable(places, self._view, find_landings)
         if unable is not None:

@@ -23,7 +23,7 @@ _PERCENT: Final = 55
 
 
 class NotDeleted(Fact):
-    """Some of a service's lost pods, or of those that its constraints count, may stay on silent nodes."""
+    """Some lost pods of a service, or lost pods that its constraints count, may stay on silent nodes."""
 
     def __str__(self) -> str:
         return (

@@ -130,7 +130,7 @@ class Takers:
         return self._meeting[id(places)]
 
     def find_ways(self, number: int) -> Sequence[int]:
-        """Return the ways to value resources that are tried for a service's kind: those that leave most."""
+        """Return the ways to value resources that are tried for a service's kind: the ways that leave most."""
         at = self._kind_of[number]
         if at not in self._ways:
             kind = self.kinds[at]

@@ -121,7 +121,7 @@ class Population:
         else:
             self._runs = [_Run(pod, [node], ending) for pod, node, ending in _iterate_placed_pods(pods, nodes)]
             self.all_on_nodes = False
-        """`all_on_nodes`: every pod of the snapshot that names a node is on one that exists."""
+        """`all_on_nodes`: every pod of the snapshot that names a node is on an existing node."""
         self._fitting: dict[Hashable, frozenset[str]] = {}
         self.scored: dict[Hashable, Mapping[str, int]] = {}
         """What `View.scored_nodes` has computed for these pods."""

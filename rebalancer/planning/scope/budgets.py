@@ -243,7 +243,7 @@ class StepExceedsBudget(Refusal):
     needed: int
     allowed: int
     workload: str = ""
-    """"" where there are several workloads."""
+    """The workload's name, "" where there are several."""
     budgets: tuple[str, ...] = ()
     """The PodDisruptionBudgets that allow no more than `allowed`."""
     fields: tuple[str, ...] = ()
@@ -659,7 +659,7 @@ def _identity(member: PodController) -> str:
 class GroupBudgets:
     """Budgets of the policy's groups: `disruption.maxInFlight`, and the pause `settle` after a pod became Ready.
 
-    The memory has the last replacements by our clock, even those that have failed since. It forgets older replacements,
+    The memory has the last replacements by our clock, even replacements that have failed. It forgets older replacements,
     and does not have those of others: these are read from the pods. Times of a node's clock in the future are ignored.
     """
 
