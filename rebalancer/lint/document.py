@@ -22,7 +22,7 @@ class LintFinding(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True
 
     `help` is where the project's pages explain the rule, `patch` the smallest change after which it finds nothing,
     empty where there is none. Rules about limits have the `numbers` of the message by name, and all `sizes` (numbers of
-    pods); the message shows only the first.
+    pods); a message shows the first few.
     """
 
     rule: Text

@@ -659,8 +659,8 @@ def _identity(member: PodController) -> str:
 class GroupBudgets:
     """Budgets of the policy's groups: `disruption.maxInFlight`, and the pause `settle` after a pod became Ready.
 
-    The memory has the last replacements by our clock, even replacements that have failed. It forgets older replacements,
-    and does not have those of others: these are read from the pods. Times of a node's clock in the future are ignored.
+    The memory has the last replacements by our clock, even replacements that have failed. It forgets older ones, and
+    does not have those of others: these are read from the pods. Times of a node's clock in the future are ignored.
     """
 
     def __init__(self, view: View, memory: PlanningMemory, gathered: Iterable[LimitGroup]) -> None:
