@@ -208,7 +208,11 @@ def check_page(cycle: Cycle) -> None:
         numbers.blocked,
         numbers.lower_bound,
     ]
-    assert document["status"]["plan"] == {"evictions": numbers.evictions, "minimum": numbers.lower_bound}
+    assert document["status"]["plan"] == {
+        "evictions": numbers.evictions,
+        "minimum": numbers.lower_bound,
+        "uncounted": numbers.uncounted,
+    }
     figures = document["overview"]["figures"]
     broken = {"Violated", "Infeasible", "Unfixable"}
     assert (figures["constraints"], figures["limits"]) == (len(report.constraints), len(report.limits))
