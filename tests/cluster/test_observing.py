@@ -59,7 +59,7 @@ def test_observe_writes_nothing_but_its_own(cluster: ControlPlane, tmp_path: Pat
     refused = {(write.resource, write.code) for write in writes if write.code >= 300}
     assert refused <= {("events", 409)}, "what the previous process has published"
     document = json.loads(status["data"]["status.json"])
-    assert (document["mode"], document["plan"]) == ("Observe", {"evictions": 6, "minimum": 6})
+    assert (document["mode"], document["plan"]) == ("Observe", {"evictions": 6, "minimum": 6, "uncounted": 0})
     assert document["refusals"]["ObserveOnly"] >= 1
     check_limit_events(cluster.api, [None])
     folder = tmp_path / "again"
