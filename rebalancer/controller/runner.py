@@ -23,7 +23,6 @@ from rebalancer.admission.breaker import NO_REQUESTS, RequestCounts
 from rebalancer.admission.guards import calls_for_decision, next_question
 from rebalancer.admission.pause import Pause
 from rebalancer.admission.standing import is_in_force
-from rebalancer.controller.account import find_account
 from rebalancer.controller.capacity import CapacityReading, read_capacity, uses_capacity
 from rebalancer.controller.cycle_timer import CycleTimer
 from rebalancer.controller.loop import step
@@ -478,7 +477,6 @@ class Runner:
         cycle = self.state.cycle
         if cycle is None:
             return
-        fates = find_account(self.state, cycle).fates
         _log.info(
             "cycle",
             mode=self.state.mode,
@@ -487,9 +485,9 @@ class Runner:
             limits=len(cycle.assessment.limits),
             limits_broken=sum(limit.state is not State.SATISFIED for limit in cycle.assessment.limits),
             minimum=add_numbers(cycle.numbers.values()).lower_bound,
-            now=len(fates.going),
-            waiting=len(fates.kept),
-            waiting_for=Counter(str(one.reason) for one in fates.kept),
+            now=len(cycle.fates.going),
+            waiting=len(cycle.fates.kept),
+            waiting_for=Counter(str(one.reason) for one in cycle.fates.kept),
             breaker=[str(known.cause) for known in cycle.context.breaker.causes],
             in_flight=len(self.state.memory.in_flight),
             stale=cycle.context.stale,
