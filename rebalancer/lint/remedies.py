@@ -13,6 +13,7 @@ Cost: a placement of all pods for each trial; `_WORK` bounds the trials of one c
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from msgspec import structs
@@ -71,25 +72,22 @@ class Remedies:
         candidates = [*_loosen(manifest, lose_none(self._ground.deployed))]
         if manifest.find(REPLICAS) is not None:
             candidates += [_scale(manifest, number) for number in range(row.possible, 0, -1)[:_MOST_VALUES]]
-        return self._find_first(manifest, candidates, lambda _: ())
+        return self._find_first(candidates, partial(self._holds, manifest, lambda _: ()))
 
     def scale(self, manifest: Manifest, scaled: View) -> tuple[Operation, ...]:
         """Return the change of a constraint after which all pods that an autoscaler chooses at most find a node."""
-        return self._find_first(manifest, _loosen(manifest, lose_none(scaled)), _scale_most)
+        return self._find_first(_loosen(manifest, lose_none(scaled)), partial(self._holds, manifest, _scale_most))
 
     def limit_scaling(self, manifest: Manifest, scaler: Manifest, row: Remaining) -> tuple[Operation, ...]:
         """Return the largest maxReplicas of an autoscaler with which all pods of its workload find a node."""
-        assert scaler.autoscaler is not None
-        for most in range(min(row.possible, row.wanted - 1), manifest.replicas - 1, -1)[:_MOST_VALUES]:
-            self._left -= self._cost
-            if self._left < 0:
-                break
-            changed = replace(scaler, autoscaler=structs.replace(scaler.autoscaler, max_replicas=most))
+        own = reference_of(manifest)
+
+        def holds(changed: Manifest) -> bool:
             ground = self._change(scaler, changed)
-            own = reference_of(manifest)
-            if all(_is_certain(loss, own) for loss in (lose_none(ground.deployed), *_scale_most(ground))):
-                return set_field(scaler, MAX_REPLICAS, most)
-        return ()
+            return all(_is_certain(loss, own) for loss in (lose_none(ground.deployed), *_scale_most(ground)))
+
+        sizes = range(min(row.possible, row.wanted - 1), manifest.replicas - 1, -1)
+        return self._find_first((_limit_scaling(scaler, most) for most in sizes[:_MOST_VALUES]), holds)
 
     def lose_zone(self, manifest: Manifest, zone: str) -> tuple[Operation, ...]:
         """Return the change of a constraint after which all pods come back, whichever zone is lost.
@@ -97,21 +95,21 @@ class Remedies:
         This zone is tried first.
         """
         lost = _lose_zone(self._ground, zone)
-        return self._find_first(manifest, _loosen(manifest, lost), lambda ground: _lose_zones(ground, zone))
+        holds = partial(self._holds, manifest, lambda ground: _lose_zones(ground, zone))
+        return self._find_first(_loosen(manifest, lost), holds)
 
     def select_nodes(self, manifest: Manifest, key: str, value: str, *, is_at_risk: bool) -> tuple[Operation, ...]:
         """Return the node selector after which all pods find a node, unless `is_at_risk` after the loss of a zone."""
         candidate = _select_nodes(manifest, key, value)
-        return self._find_first(manifest, [candidate], lambda ground: () if is_at_risk else _lose_zones(ground))
+        holds = partial(self._holds, manifest, lambda ground: () if is_at_risk else _lose_zones(ground))
+        return self._find_first([candidate], holds)
 
-    def _find_first(
-        self, manifest: Manifest, candidates: Iterable[_Candidate], lose_more: Callable[[Ground], Iterable[Loss]]
-    ) -> tuple[Operation, ...]:
+    def _find_first(self, candidates: Iterable[_Candidate], holds: Callable[[Manifest], bool]) -> tuple[Operation, ...]:
         for candidate in candidates:
             self._left -= self._cost
             if self._left < 0:
                 break
-            if self._holds(manifest, candidate.manifest, lose_more):
+            if holds(candidate.manifest):
                 return candidate.patch
         return ()
 
@@ -120,7 +118,7 @@ class Remedies:
         changed = tuple(new if one is old else one for one in self._ground.manifests.every)
         return replace(self._ground, manifests=Manifests(changed))
 
-    def _holds(self, old: Manifest, new: Manifest, lose_more: Callable[[Ground], Iterable[Loss]]) -> bool:
+    def _holds(self, old: Manifest, lose_more: Callable[[Ground], Iterable[Loss]], new: Manifest) -> bool:
         """Return whether all pods of a changed manifest find a node for certain, and nothing else gets worse."""
         ground, own = self._change(old, new), reference_of(new)
         whole = lose_none(ground.deployed)
@@ -228,3 +226,9 @@ def _scale(manifest: Manifest, replicas: int) -> _Candidate:
     assert manifest.workload is not None
     changed = structs.replace(manifest.workload, replicas=replicas)
     return _Candidate(replace(manifest, workload=changed), set_field(manifest, REPLICAS, replicas))
+
+
+def _limit_scaling(scaler: Manifest, most: int) -> _Candidate:
+    assert scaler.autoscaler is not None
+    changed = structs.replace(scaler.autoscaler, max_replicas=most)
+    return _Candidate(replace(scaler, autoscaler=changed), set_field(scaler, MAX_REPLICAS, most))
