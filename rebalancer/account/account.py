@@ -137,6 +137,11 @@ class Account:
         return sum(repair.lower_bound for repair in self.repairs.values())
 
     @property
+    def uncounted(self) -> int:
+        """The repairs that are not in these numbers until a pod is there, or Ready."""
+        return sum(numbers.uncounted for numbers in self.numbers.values())
+
+    @property
     def next_at(self) -> datetime | None:
         """The first moment at which a repair with evictions that are still to be made goes on, None: none is known."""
         ends = (repair.wait.until for repair in self.waits if repair.wait is not None and repair.needed)

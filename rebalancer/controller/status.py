@@ -212,5 +212,4 @@ def _find_holds(state: LoopState) -> tuple[HoldStatus, ...]:
 def _plan_summary(account: Account | None) -> PlanSummary:
     if account is None:
         return PlanSummary(evictions=0, minimum=0)
-    uncounted = sum(one.uncounted for one in account.numbers.values())
-    return PlanSummary(evictions=account.waiting, minimum=account.lower_bound, uncounted=uncounted)
+    return PlanSummary(evictions=account.waiting, minimum=account.lower_bound, uncounted=account.uncounted)
