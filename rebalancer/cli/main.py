@@ -11,6 +11,7 @@ from types import TracebackType
 
 from rebalancer import __version__
 from rebalancer.cli.errors import CliError, Exit, UsageError, traceback_lines, write_error
+from rebalancer.cli.interrupts import is_interrupt
 from rebalancer.cli.parsing import Parser, add_verbs, suggest_flag
 from rebalancer.cli.registry import VERBS, Verb
 
@@ -58,6 +59,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:  # files that cannot be read or written; any other error keeps its traceback
         where = error.filename or ("standard output" if error.errno in _FULL else "")
         return _report_failure(": ".join(filter(None, [where, error.strerror or str(error)])), code=Exit.ERROR)
+    except Exception as error:
+        if not is_interrupt(error):
+            raise
+        return Exit.INTERRUPTED if verb is None else verb.interrupted
     return code
 
 

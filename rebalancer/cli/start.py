@@ -8,6 +8,8 @@ import io
 import os
 import sys
 
+from rebalancer.cli.interrupts import is_interrupt
+
 _INTERRUPTED = 130
 
 
@@ -22,16 +24,9 @@ def main() -> None:
         gc.freeze()  # the interpreter's last collection would visit all that is about to be freed anyway
         sys.exit(code)
     except BaseException as error:
-        if not _is_interrupt(error):
+        if not is_interrupt(error):
             raise
         sys.exit(_INTERRUPTED)
-
-
-def _is_interrupt(error: BaseException | None) -> bool:
-    """Whether a Ctrl-C is behind it: an import wraps what interrupts it (Python before 3.12: a class being made)."""
-    while error is not None and not isinstance(error, KeyboardInterrupt):
-        error = error.__cause__
-    return error is not None
 
 
 def _open_closed_streams() -> None:

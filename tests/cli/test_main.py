@@ -7,8 +7,11 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Annotated
 
 import pytest
+from pydantic import PlainSerializer, TypeAdapter
+from pydantic_core import PydanticSerializationError
 
 from rebalancer import __version__
 from rebalancer.cli import main as entry
@@ -86,6 +89,17 @@ def _ends(outcome: BaseException | int) -> Callable[[argparse.Namespace], int]:
     return run
 
 
+def _interrupted_serializer() -> BaseException:
+    """Return what pydantic makes of a Ctrl-C in a serializer."""
+
+    def serialize(_: object) -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(PydanticSerializationError) as raised:
+        TypeAdapter(Annotated[int, PlainSerializer(serialize)]).dump_python(1)
+    return raised.value
+
+
 @pytest.mark.parametrize(
     ("outcome", "interrupted", "code", "message"),
     [
@@ -101,6 +115,8 @@ def _ends(outcome: BaseException | int) -> Callable[[argparse.Namespace], int]:
         ),
         (KeyboardInterrupt(), Exit.INTERRUPTED, 130, ""),
         (KeyboardInterrupt(), Exit.FINE, 0, ""),
+        (_interrupted_serializer(), Exit.INTERRUPTED, 130, ""),
+        (_interrupted_serializer(), Exit.FINE, 0, ""),
     ],
 )
 def test_every_end_has_its_exit_code(
