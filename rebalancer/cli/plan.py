@@ -11,7 +11,7 @@ from rebalancer.cli.output import write_document
 from rebalancer.cli.parsing import Parser
 from rebalancer.cli.terminal import write_lines
 from rebalancer.documents.document import json_chunks
-from rebalancer.documents.plan import PlanDocument, plan_document, plan_totals
+from rebalancer.documents.plan import PlanDocument, mark_moving, plan_document, plan_totals
 from rebalancer.documents.plan_notes import find_notes
 from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.plan import narrow_plan
@@ -57,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
             policy_source=cluster.source,
             effect=find_effect(cluster.evaluation.view, made.fates),
         )
-        _write(document, args, options)
+        _write(mark_moving(document, cluster.evaluation.inputs.memory.moves), args, options)
     has_evictions = plan_totals(made).evictions > 0
     return Exit.SOMETHING if args.detailed_exitcode and has_evictions else Exit.FINE
 

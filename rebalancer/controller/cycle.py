@@ -31,7 +31,7 @@ from rebalancer.documents.cluster_map import stored_map
 from rebalancer.documents.document import to_json
 from rebalancer.documents.map import MapDocument
 from rebalancer.documents.overview import Overview
-from rebalancer.documents.plan import fit_plan, plan_document, proposal_document
+from rebalancer.documents.plan import fit_plan, mark_moving, plan_document, proposal_document
 from rebalancer.documents.plan_notes import find_notes
 from rebalancer.documents.state_reasons import StateReasons
 from rebalancer.engine import Evaluation, Inputs, Stopwatch, evaluate, without_stopwatch
@@ -181,7 +181,7 @@ class Cycle:
             notes, mode = find_notes(self.plan, self.assessment), self.context.mode
             acting, idle = describe_mode(mode), find_idle(mode)
             document = plan_document(self.plan, self.snapshot, self.relaxations, notes, acting=acting, idle=idle)
-            return fit_plan(document, _MOST_OF_PLAN)
+            return fit_plan(mark_moving(document, self.memory.moves), _MOST_OF_PLAN)
         expires, effect = expires_at(proposal, self.context.policy), self.effect
         document = proposal_document(
             self.plan, proposal, expires, self.snapshot, None if effect is None else effect.effect

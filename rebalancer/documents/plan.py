@@ -190,7 +190,7 @@ class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
 
     `until` and `endsWith` are the end of what `reason` says, as for a waiting eviction. `brief` is the obstacle in a
     few words. `withoutNode`: pods of it wait for a node. No rule is violated, because pods are counted where they are
-    placed.
+    placed. `moving`: pods of it are in flight. What can be repaired is known once they have arrived.
     """
 
     namespace: Text
@@ -219,6 +219,12 @@ class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
     certainty: str = ""
     brief: str = ""
     without_node: bool = False
+    moving: bool = False
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether evictions do not repair it, and nothing under way can change that."""
+        return self.state != State.VIOLATED and not self.moving
 
     @property
     def is_repairable(self) -> bool:
@@ -341,6 +347,18 @@ def plan_document(
         unread=tuple(sorted(snapshot.unknown & _NEEDED)),
         resilience=None if effect is None else losses_changed(effect),
     )
+
+
+def mark_moving(document: PlanDocument, moves: Iterable[Move]) -> PlanDocument:
+    """Mark the groups of which pods are in flight by these moves of the memory."""
+    moving = {(move.workload.namespace, workload_name(move.workload)) for move in moves if move.in_flight}
+    if not moving:
+        return document
+    groups = (
+        msgspec.structs.replace(group, moving=any((group.namespace, one) in moving for one in group.workloads))
+        for group in document.groups
+    )
+    return msgspec.structs.replace(document, groups=tuple(groups))
 
 
 def proposal_document(

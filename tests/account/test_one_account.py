@@ -46,7 +46,7 @@ from rebalancer.documents.explanation import STAYS, explain_pod, explain_workloa
 from rebalancer.documents.history import history_entry
 from rebalancer.documents.overview import VIOLATIONS, RowState
 from rebalancer.documents.page import PageDocument
-from rebalancer.documents.plan import PlannedGroup, plan_document
+from rebalancer.documents.plan import PlannedGroup, mark_moving, plan_document
 from rebalancer.documents.plan_notes import find_notes
 from rebalancer.documents.state_reasons import limit_workloads
 from rebalancer.documents.status import StatusDocument
@@ -402,7 +402,7 @@ def check_blocked(state: LoopState) -> None:
     cycle = state.cycle
     assert cycle is not None
     status, page = status_document(state, "one", "policy.yaml"), page_of(state)
-    document = plan_document(cycle.plan, cycle.snapshot)
+    document = mark_moving(plan_document(cycle.plan, cycle.snapshot), state.memory.moves)
     groups = {(one.namespace, one.workloads): one for one in document.groups}
     assert page.overview is not None
     stuck = {(one.namespace, one.workloads) for one in status.waits if one.stuck and not is_of_limit(one, cycle)}
@@ -412,8 +412,8 @@ def check_blocked(state: LoopState) -> None:
             assert (wait.stuck, wait.evictions, wait.then) == (True, 0, None), "no placement satisfies a limit"
             continue
         assert (wait.blocked, wait.evictions) == (group.blocked, group.evictions)
-        if not state.memory.in_flight:
-            assert wait.stuck == (group.state != State.VIOLATED and not group.now + group.waiting)
+        if not group.now + group.waiting:
+            assert wait.stuck == group.is_stuck
         assert wait.without_node == group.without_node
         if len(group.workloads) == 1:
             said = explain(group, cycle)

@@ -156,11 +156,11 @@ class _PlanText:
         """Yield what has no number of evictions: violations that wait or cannot be repaired, pods without a node."""
         unknown = [group for group in self._plan.groups if not group.evictions and not _decided(group)]
         violated = [group for group in unknown if not group.without_node]
-        waiting = [group for group in violated if group.state == State.VIOLATED]
+        waiting = [group for group in violated if not group.is_stuck]
         if waiting:
             verb = "waits" if len(waiting) == 1 else "wait"
             yield f"{plural(len(waiting), 'violation')} {verb} ({_reasons(waiting)})"
-        others = [group for group in violated if group.state != State.VIOLATED]
+        others = [group for group in violated if group.is_stuck]
         if others:
             yield f"{plural(len(others), 'violation')} {NOT_NOW} ({_reasons(others)})"
         without = [group for group in unknown if group.without_node]
@@ -225,10 +225,10 @@ class _PlanText:
 
     def _group_lines(self, group: PlannedGroup) -> list[str]:
         layout = self._layout
-        shown = State.INFEASIBLE if _hopeless(group) else State(group.state)
+        shown = _shown_state(group)
         style = STATE_STYLES.get(shown)
-        mark = layout.paint("!" if group.state == State.VIOLATED else _STAYS, style)
-        self._painted |= {_STAYS} if group.state != State.VIOLATED else set()
+        mark = layout.paint(_STAYS if group.is_stuck else "!", style)
+        self._painted |= {_STAYS} if group.is_stuck else set()
         state = layout.paint(shown, style)
         name = layout.heading(f"{group.namespace}/{workload_names(group.workloads)}")
         cost = f"  {_cost(group)}" if group.evictions or _decided(group) else ""
@@ -353,12 +353,12 @@ class _PlanText:
         """
         waiting = {(wait.for_, wait.message) for wait in self._waiting.get(group.step or 0, ())}
         if group.reason is not None and (group.reason, group.message) not in waiting:
-            waits = group.is_repairable
+            waits = group.is_repairable or group.moving
             end = self._end(group, group.message) if waits else ""
             yield _WAITS if waits else _STAYS, f"{group.reason}: {group.message}{end}"
         yield from self._describe_staying(group)
         first = next((workload for workload in group.workloads if workload.kind in _EXPLAINED), None)
-        if group.state != State.VIOLATED and first is not None:
+        if group.is_stuck and first is not None:
             yield "", f"For details: rebalancer explain {first.kind.lower()}/{first.name} -n {group.namespace}"
 
     def _describe_staying(self, group: PlannedGroup) -> Iterator[tuple[str, str]]:
@@ -388,6 +388,13 @@ def _name_targets(likely: Mapping[str, LikelyDomains]) -> str:
 def _decided(group: PlannedGroup) -> int:
     """Return how many of its evictions are decided."""
     return group.now + group.waiting
+
+
+def _shown_state(group: PlannedGroup) -> State:
+    """Return the state in the head of a group: what is under way may repair what is found to be unfixable."""
+    if _hopeless(group):
+        return State.INFEASIBLE
+    return State(group.state) if group.is_stuck else State.VIOLATED
 
 
 def _hopeless(group: PlannedGroup) -> str:

@@ -18,7 +18,7 @@ from rebalancer.advice.constraints import SuggestedSpread, combine, constraint_f
 from rebalancer.assessment.assess import Assessment
 from rebalancer.documents.explanation import explain_pod, explain_workload
 from rebalancer.documents.phrases import counts_change, proof_text
-from rebalancer.documents.plan import Totals, plan_document
+from rebalancer.documents.plan import Totals, mark_moving, plan_document
 from rebalancer.documents.plan_notes import find_notes
 from rebalancer.engine import evaluate
 from rebalancer.model.labels import Labels, LabelSelector, Operator, SelectorRequirement
@@ -40,8 +40,9 @@ from rebalancer.simulator import HOSTNAME, ZONE, SimulatedCluster
 from tests.build import a_cluster, a_layout, a_policy
 from tests.controller.simulated import Simulation
 from tests.drawing import examples
-from tests.planning.clusters import laid_out, sharing
+from tests.planning.clusters import database, laid_out, sharing
 from tests.planning.clusters import policy as generous
+from tests.tracking.build import move
 
 RECORDED = sorted((Path(__file__).parents[3] / "docs" / "recordings").glob("plan*-120.txt"))
 
@@ -555,3 +556,21 @@ def test_of_workloads_that_are_repaired_together_each_is_named() -> None:
     effect = Effect(rows=(changed("api", Phase.GONE, (6, 6), (9, 9)),))
     text = plan_text(plan_document(seen.plan, snapshot, acting="mode Evict", effect=effect))
     assert "\n    api: guaranteed without zone b (gone): 6 -> 9 of 9\n" in text
+
+
+def test_what_a_moving_pod_may_change_is_not_said_to_be_out_of_reach() -> None:
+    """A StatefulSet creates nothing above db-0 before that is Ready again; once it is, the repair goes on."""
+    held = database({"b-1": 1, "a-1": 3})
+    snapshot = replace(held, pods=[structs.replace(pod, ready=pod.name != "db-0") for pod in held.pods])
+    seen = look(snapshot, a_policy())
+    document = plan_document(seen.plan, snapshot, acting="mode Evict")
+    arriving = move("db-0", snapshot.taken_at, namespace="shop", workload=Reference("shop", "StatefulSet", "db"))
+    rests, moves = (plan_text(mark_moving(document, moves)) for moves in ((), (arriving,)))
+    assert "0 pods to move now, 1 violation cannot be repaired now (shop/db: CannotCreate)\n" in rests
+    assert "\nx shop/db (StatefulSet)  Unfixable\n" in rests
+    assert "For details: rebalancer explain" in rests
+    assert "1 violation waits (shop/db: CannotCreate)" in moves
+    assert "\n! shop/db (StatefulSet)  Violated\n" in moves
+    assert "\n    ~ CannotCreate: " in moves
+    assert "; goes on when pod db-0 is Ready" in moves
+    assert "For details" not in moves
