@@ -23,6 +23,7 @@ from rebalancer.model.reasons import Reason
 from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.fates import Fates, Waits
 from rebalancer.planning.plan import ComponentPlan, Plan
+from rebalancer.planning.scope.owners import LowerOrdinalNotReady
 
 
 class Wait(NamedTuple):
@@ -46,6 +47,11 @@ class Wait(NamedTuple):
         if self.until is not None:
             return 0, self.until.timestamp()
         return (1 if self.refusal.end.event else 2), 0.0
+
+
+def find_undecided(plan: Plan) -> frozenset[Reference]:
+    """Return the workloads of which another pod may go than is decided: their StatefulSet waits for a lower ordinal."""
+    return frozenset(row.workload for row in plan.refusals if isinstance(row.refusal, LowerOrdinalNotReady))
 
 
 class Repair(NamedTuple):
@@ -120,6 +126,11 @@ class Account:
     def moving(self) -> Counter[Reference]:
         """How many pods of each workload move."""
         return Counter(move.workload for move in self.moves if move.in_flight)
+
+    @cached_property
+    def undecided(self) -> frozenset[Reference]:
+        """The workloads of which another pod may go than is decided."""
+        return find_undecided(self.plan)
 
     @property
     def waiting(self) -> int:

@@ -434,7 +434,7 @@ def _show(row: _Row, account: Account, rules: RuleReporter) -> WorkloadRow:
         lower_bound=repair.lower_bound if repair is not None else 0,
         blocked=repair.numbers.blocked if repair is not None else 0,
         proof=(why_no_fewer(repair.component) or None) if repair is not None else None,
-        wait=repair_wait(repair, repair.wait, account.moves) if repair is not None and repair.wait else None,
+        wait=repair_wait(repair, repair.wait, account) if repair is not None and repair.wait else None,
     )
 
 

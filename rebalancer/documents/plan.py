@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
+from rebalancer.account.account import find_undecided
 from rebalancer.account.numbers import PlanNumbers, add_numbers, group_numbers, plan_numbers
 from rebalancer.admission.approval import plan_hash
 from rebalancer.assessment.assess import EvaluatedGroup
@@ -429,7 +430,7 @@ def number_steps(plan: Plan) -> Mapping[str, int]:
 
 def waiting_evictions(plan: Plan, fates: Fates, moves: Sequence[Move] = ()) -> Iterator[WaitingEviction]:
     """Yield the entries of a plan's evictions that wait by these fates; `moves` are the moves of the memory."""
-    steps = number_steps(plan)
+    steps, undecided = number_steps(plan), find_undecided(plan)
     name = cache(workload_name)
     usual = cache(lambda workload: find_usual(moves, [workload]))
     # Rows share what is equal: 45,000 of them take 12 MiB more where each has its own.
@@ -451,7 +452,7 @@ def waiting_evictions(plan: Plan, fates: Fates, moves: Sequence[Move] = ()) -> I
                 message=message,
                 until=until,
                 ends_with=ends_with,
-                then=next_move(pod, domains),
+                then=next_move(pod, domains, waiting.eviction.workload in undecided),
                 usual=usual(waiting.eviction.workload) if refusal.end.of_move else None,
                 added=repair.added,
             )

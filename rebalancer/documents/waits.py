@@ -62,13 +62,17 @@ class LikelyDomains(CamelCaseStruct, frozen=True, kw_only=True):
     more: Number = 0
 
 
-class NextMove(CamelCaseStruct, frozen=True, kw_only=True):
-    """A pod that is evicted, from its node, and where its replacement may be placed, by topology key."""
+class NextMove(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
+    """A pod that is evicted, from its node, and where its replacement may be placed, by topology key.
+
+    `orAnother`: its StatefulSet waits for a pod of a lower ordinal. Once that is Ready, another may be chosen.
+    """
 
     namespace: Text
     pod: Text
     node: str
     domains: Mapping[str, LikelyDomains]
+    or_another: bool = False
 
 
 class RepairWait(CamelCaseStruct, frozen=True, kw_only=True):
@@ -147,9 +151,9 @@ def describe_end(refusal: Refusal | None, said: datetime) -> tuple[datetime | No
     return end.until(known), event
 
 
-def next_move(pod: Pod, domains: Mapping[str, LikelyDomains]) -> NextMove:
+def next_move(pod: Pod, domains: Mapping[str, LikelyDomains], or_another: bool) -> NextMove:
     """Convert the eviction of a pod to what follows a wait; the domains may receive its replacement."""
-    return NextMove(namespace=pod.namespace, pod=pod.name, node=pod.node or "", domains=domains)
+    return NextMove(namespace=pod.namespace, pod=pod.name, node=pod.node or "", domains=domains, or_another=or_another)
 
 
 def likely_domains(targets: Iterable[Target]) -> Mapping[str, LikelyDomains]:
@@ -169,7 +173,7 @@ def find_waits(account: Account) -> tuple[RepairWait, ...]:
     """Return why the first twenty repairs that do not go on wait; waits that end first come first."""
     waits = ((repair, repair.wait) for repair in account.waits if repair.wait is not None)
     first = nsmallest(MOST_WAITS, waits, key=lambda one: one[1].rank)
-    return tuple(repair_wait(repair, wait, account.moves) for repair, wait in first)
+    return tuple(repair_wait(repair, wait, account) for repair, wait in first)
 
 
 def limit_waits(limits: Iterable[EvaluatedLimit], most: int) -> Iterator[RepairWait]:
@@ -190,9 +194,12 @@ def limit_waits(limits: Iterable[EvaluatedLimit], most: int) -> Iterator[RepairW
         )
 
 
-def repair_wait(repair: Repair, wait: Wait, moves: Sequence[Move]) -> RepairWait:
-    """Convert a repair that does not go on; `moves` are the moves of the memory."""
-    (refusal, first, until), group = wait, repair.component
+def repair_wait(repair: Repair, wait: Wait, account: Account) -> RepairWait:
+    """Convert a repair that does not go on."""
+    (refusal, first, until), group, moves = wait, repair.component, account.moves
+    then = None
+    if first is not None:
+        then = next_move(first.pod, likely_domains(first.targets), first.workload in account.undecided)
     return RepairWait(
         namespace=group.component.namespace,
         workloads=tuple(map(workload_name, group.workloads)),
@@ -206,7 +213,7 @@ def repair_wait(repair: Repair, wait: Wait, moves: Sequence[Move]) -> RepairWait
         until=until,
         ends_with=refusal.end.event,
         usual=find_usual(moves, group.workloads) if refusal.end.of_move else None,
-        then=next_move(first.pod, likely_domains(first.targets)) if first is not None else None,
+        then=then,
     )
 
 

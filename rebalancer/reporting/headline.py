@@ -9,7 +9,7 @@ from rebalancer.documents.losses import LossStatus
 from rebalancer.documents.overview import Figures
 from rebalancer.documents.phrases import ago, domains_text, end_text, from_now, workload_names
 from rebalancer.documents.status import ApprovalStatus, StatusDocument
-from rebalancer.documents.waits import HoldStatus, RepairWait
+from rebalancer.documents.waits import HoldStatus, NextMove, RepairWait
 from rebalancer.model.modes import Mode
 from rebalancer.model.reasons import Reason
 from rebalancer.model.words import format_rest, name_list, plural, short_key, shorten_keys
@@ -17,6 +17,12 @@ from rebalancer.reporting.acting import describe_missing_rights, find_hindrance,
 
 NOT_NOW: Final = "cannot be repaired now"
 """What is said of a violation that evictions do not repair as things are; its reason names the way out."""
+
+OR_ANOTHER: Final = "or another pod"
+"""Said beside the next pod where that is chosen only then."""
+
+_ENDED_BY_A_CYCLE: Final = frozenset({Reason.BREAKER_OPEN, Reason.DOMAIN_UNSETTLED})
+"""Holds that the first cycle after their time ends, unless a bound is exceeded again, or a node lost, before."""
 
 WITHOUT_NODE: Final = "pods wait for a node"
 """The state of workloads without a violated rule: a constraint counts placed pods only."""
@@ -185,9 +191,14 @@ def hold_sentence(hold: HoldStatus, now: datetime, *, goes_on: bool = True) -> s
     since = f" since {hold.since:%Y-%m-%d %H:%M:%SZ} ({ago(hold.since, now)})" if hold.since is not None else ""
     said = f"{hold.scope}{since}: {hold.reason}: {hold.message}"
     end = f"; {end_text(hold.until, hold.ends_with, now, verb='ends')}" if goes_on else ""
-    # The breaker is closed by the first cycle after that, unless a bound is exceeded again before.
-    earliest = " at the earliest" if end and hold.until is not None and hold.reason == Reason.BREAKER_OPEN else ""
+    earliest = " at the earliest" if end and hold.until is not None and hold.reason in _ENDED_BY_A_CYCLE else ""
     return f"{shorten_keys(said)}{end}{earliest}"
+
+
+def next_move_text(move: NextMove) -> str:
+    """Say which pod goes, from where and to where."""
+    another = f", {OR_ANOTHER}" if move.or_another else ""
+    return f"{move.pod} from {move.node or 'no node'} to {domains_text(move.domains)}{another}"
 
 
 def wait_sentence(wait: RepairWait, now: datetime, *, goes_on: bool = True) -> str:
@@ -195,7 +206,7 @@ def wait_sentence(wait: RepairWait, now: datetime, *, goes_on: bool = True) -> s
     end = shorten_keys(end_text(wait.until, wait.ends_with, now, wait.usual)) if goes_on else "waited"
     then = ""
     if goes_on and wait.then is not None and (wait.until is not None or wait.ends_with):
-        then = f", then {wait.then.pod} from {wait.then.node or 'no node'} to {domains_text(wait.then.domains)}"
+        then = f", then {next_move_text(wait.then)}"
     what = [*wait.violated, *([_evictions(wait)] if wait.evictions else [])]
     of = f", {'; '.join(what)}" if what else ""
     said = f"{wait.reason}: {shorten_keys(wait.message)}"

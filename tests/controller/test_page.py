@@ -48,6 +48,7 @@ from rebalancer.surge.report import SurgeReport
 from tests.build import a_cluster, a_policy
 from tests.drawing import scaled
 from tests.history.build import HISTORY
+from tests.reports import page_of
 from tests.surge.build import under_way
 
 DISRUPTED = "karpenter.sh/disrupted"
@@ -587,6 +588,21 @@ def test_a_filter_holds_for_list_plan_moves_and_json(browser: Browser) -> None:
     document = json.loads(browser.text("/status.json?q=web-1"))
     assert [row["of"] for row in document["overview"]["rows"]] == ["web-1 (Deployment)"]
     assert {one["workload"]["name"] for one in (*document["evictions"], *document["waiting"])} == {"web-1"}
+
+
+def test_the_trend_ends_with_the_figure_beside_it() -> None:
+    """Also in the moment in which the sample of the last cycle is not stored yet."""
+    state = state_of(shop(), seconds=125)
+    assert state.cycle is not None
+    samples = [
+        TrendSample(at=START - timedelta(minutes=at), violated=violated, above=0, skew=0)
+        for at, violated in ((30, 4), (5, 2))
+    ]
+    page = structs.replace(page_of(state), trend=tuple(samples))
+    assert page.overview is not None
+    assert page.overview.figures.violated == 1
+    trend = PageView(page, PageAddress("/", {}), state.cycle.context.now).trend
+    assert (trend.last, trend.sentence) == (1, "Now 1 violated, at most 4 in this time")
 
 
 def test_the_page_has_what_happened_and_the_trend(browser: Browser) -> None:

@@ -8,6 +8,8 @@ from itertools import chain, groupby, islice
 from math import inf
 from typing import Final, NamedTuple
 
+from msgspec import structs
+
 from rebalancer.adapters.web.bars import Bar, Bars, draw_bars
 from rebalancer.adapters.web.map_drawing import Drawing, Table, draw_map, draw_zones, tabulate
 from rebalancer.adapters.web.page_address import REFRESH_SECONDS, PageAddress
@@ -39,7 +41,7 @@ from rebalancer.documents.phrases import (
 )
 from rebalancer.documents.report import ReportedConstraint, ReportedLimit
 from rebalancer.documents.status import MoveEntry
-from rebalancer.documents.waits import LikelyDomains, RepairWait, shorten
+from rebalancer.documents.waits import LikelyDomains, NextMove, RepairWait, shorten
 from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import MoveState
 from rebalancer.model.nodes import HOSTNAME
@@ -56,12 +58,14 @@ from rebalancer.reporting.acting import (
 )
 from rebalancer.reporting.headline import (
     NOT_NOW,
+    OR_ANOTHER,
     Headline,
     Sign,
     approval_sentences,
     approval_title,
     headlines,
     hold_sentence,
+    next_move_text,
 )
 from rebalancer.reporting.resilience import loss_title, resilience_sentences, worst_rows
 from rebalancer.reporting.standing import standing_sentences, standing_title
@@ -596,7 +600,7 @@ class PageView:
             return Ends(self._leaderless, ())
         then = ""
         if wait.then is not None and (wait.until is not None or wait.ends_with):
-            then = f"then {wait.then.pod} from {wait.then.node or 'no node'} to {domains_text(wait.then.domains)}"
+            then = f"then {next_move_text(wait.then)}"
         beside = [then] if then else []
         if wait.until is not None:
             text, _, clock = wait_until(wait.until, self._now).partition(" (")
@@ -769,7 +773,10 @@ class PageView:
             if first.until is not None:
                 when = f"{wait_until(first.until, self._now)} at the earliest"
             when = (when or _NEVER_ENDS) if self._goes_on else self._leaderless
-            moves = [Move(f"{one.namespace}/{one.pod}", _route(one.node, one.then.domains)) for one in together]
+            moves = [
+                Move(f"{one.namespace}/{one.pod}", _route(one.node, one.then.domains) + _or_another(one.then))
+                for one in together
+            ]
             line = f"{reason}, {past_moves(first.usual)}" if first.usual is not None else reason
             said = Saying(reason, shorten_keys(message))
             yield Step(Sign.WAITING, str(number), when, moves, line, [said])
@@ -901,7 +908,12 @@ class PageView:
     @cached_property
     def trend(self) -> Trend:
         """The trend as shapes."""
-        return draw_trend(self._page.trend, self._page.marks, self._now, RANGES[self.trend_range])
+        samples, overview, at = self._page.trend, self._page.overview, self._page.status.last_cycle
+        if samples and overview is not None and at is not None and samples[-1].violated != overview.figures.violated:
+            # The sample of the last cycle is not stored yet: without it the figure above would differ.
+            last = structs.replace(samples[-1], at=max(at, samples[-1].at), violated=overview.figures.violated)
+            samples = (*samples, last)
+        return draw_trend(samples, self._page.marks, self._now, RANGES[self.trend_range])
 
     def time(self, moment: datetime) -> str:
         """Write a time."""
@@ -937,6 +949,10 @@ def _moving_words(move: MoveEntry, now: datetime) -> str:
 
 def _route(node: str, to: Mapping[str, LikelyDomains]) -> str:
     return f"{node or 'no node'} \N{RIGHTWARDS ARROW} {domains_text(to)}"
+
+
+def _or_another(move: NextMove) -> str:
+    return f", {OR_ANOTHER}" if move.or_another else ""
 
 
 def _rule_view(rule: Rule) -> RuleView:

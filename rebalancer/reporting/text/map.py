@@ -248,7 +248,7 @@ class _MapText:
         if zone.back is not None:
             titles.append(f"back {zone.back:%H:%M}")
         if zone.unsettled_until is not None:
-            titles.append(f"opens by {self._clock(zone.unsettled_until)}")
+            titles.append(f"unsettled until {self._clock(zone.unsettled_until)}")
         return titles
 
     def _clock(self, end: datetime) -> str:

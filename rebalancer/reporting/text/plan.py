@@ -35,7 +35,7 @@ from rebalancer.documents.waits import MOST_LIKELY, LikelyDomains, RepairWait, s
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import TIMELESS
 from rebalancer.model.words import format_rest, name_list, plural, short_key, shorten_keys
-from rebalancer.reporting.headline import NOT_NOW, WITHOUT_NODE
+from rebalancer.reporting.headline import NOT_NOW, OR_ANOTHER, WITHOUT_NODE
 from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, join_lines, more_text, sections
 from rebalancer.reporting.text.resilience import changed_loss_text, unlisted_loss_lines
 
@@ -297,7 +297,9 @@ class _PlanText:
             else:
                 shown = waits if self._options.wide else waits[:_MOST_WAITING]
                 for wait in shown:
-                    lines += self._eviction_lines(_WAITS, group, wait, wait.then.domains, "")
+                    lines += self._eviction_lines(
+                        _WAITS, group, wait, wait.then.domains, "", or_another=wait.then.or_another
+                    )
             more = f"and {len(waits) - len(shown)} more: " if len(shown) < len(waits) else ""
             why = f"{more}{reason}: {message}{self._end(waits[0], message)}"
             lines += [layout.paint(line, Style.QUIET) for line in layout.wrap(why, "      ")]
@@ -320,10 +322,13 @@ class _PlanText:
         eviction: PlannedEviction | WaitingEviction,
         likely: Mapping[str, LikelyDomains],
         message: str,
+        *,
+        or_another: bool = False,
     ) -> list[str]:
         """Show an eviction; `message` says why, or why it waits, "" if the line before already says it."""
         layout = self._layout
-        note = f"  ({group.certainty})" if group.certainty != "forced" else ""
+        notes = [group.certainty] * (group.certainty != "forced") + [OR_ANOTHER] * or_another
+        note = f"  ({'; '.join(notes)})" if notes else ""
         where = f"{eviction.node} -> {_name_targets(likely)}" if eviction.node else "pending"
         painted = self._paint(mark)
         return [

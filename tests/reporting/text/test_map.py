@@ -311,11 +311,11 @@ def test_zones_without_nodes_and_nodes_that_are_not_listed_are_counted() -> None
     text = drawn(document, 120)
     assert text.startswith("MAP  4 workloads, 2 more not shown\n")
     assert "| zone a, 303 of 307 ready " in text
-    assert f"| zone b, no node, opens by {NOW:%H:%M:%S} " in text
+    assert f"| zone b, no node, unsettled until {NOW:%H:%M:%S} " in text
     later = structs.replace(
         document, zones=(first, structs.replace(zones[1], unsettled_until=NOW + timedelta(minutes=9)))
     )
-    assert f"opens by {NOW + timedelta(minutes=9):%H:%M}\n" in drawn(later, 120)
+    assert f"unsettled until {NOW + timedelta(minutes=9):%H:%M}\n" in drawn(later, 120)
     assert "| no zone\n" in text
     assert "a-3 +304" in text
     assert "and 7 more: -n, -l, --limit, -o json" in text

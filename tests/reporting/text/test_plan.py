@@ -574,3 +574,17 @@ def test_what_a_moving_pod_may_change_is_not_said_to_be_out_of_reach() -> None:
     assert "\n    ~ CannotCreate: " in moves
     assert "; goes on when pod db-0 is Ready" in moves
     assert "For details" not in moves
+
+
+def test_the_next_pod_is_not_promised_while_a_stateful_set_waits_for_a_lower_ordinal() -> None:
+    """Once db-1 is Ready, db-2 and db-4 may go, too."""
+    held = database({"a-1": 4, "b-1": 1})
+    for unready in (False, True):
+        pods = [structs.replace(pod, ready=not (unready and pod.name == "db-1")) for pod in held.pods]
+        snapshot = replace(held, pods=pods)
+        arriving = move("db-1", snapshot.taken_at, workload=Reference("shop", "StatefulSet", "db"), namespace="shop")
+        seen = look(snapshot, a_policy(), structs.replace(NO_MEMORY, moves=(arriving,)))
+        text = plan_text(plan_document(seen.plan, snapshot, acting="mode Evict"))
+        waiting = [line for line in text.splitlines() if line.startswith("    ~ db-")]
+        assert waiting
+        assert all(("or another pod" in line) == unready for line in waiting), text

@@ -196,13 +196,11 @@ def test_the_breaker_ends_at_the_earliest_at_its_time() -> None:
 def test_what_has_waited_until_a_moment_that_has_passed_goes_on_with_the_next_cycle() -> None:
     """No cycle begins at the end of a hold: it is never said to end in 0s."""
     after = NOW + timedelta(minutes=3, seconds=27)
-    assert hold_sentence(STATUS.holds[0], after).endswith(
-        "; ends with the next cycle (its time was over at 2026-01-05 09:03:00Z)"
-    )
-    breaker = structs.replace(STATUS.holds[0], reason=Reason.BREAKER_OPEN)
-    assert hold_sentence(breaker, after).endswith(
-        "; ends with the next cycle (its time was over at 2026-01-05 09:03:00Z) at the earliest"
-    )
+    over = "; ends with the next cycle (its time was over at 2026-01-05 09:03:00Z)"
+    assert hold_sentence(structs.replace(STATUS.holds[0], reason=Reason.OUTSIDE_WINDOW), after).endswith(over)
+    for reason in (Reason.DOMAIN_UNSETTLED, Reason.BREAKER_OPEN):
+        hold = structs.replace(STATUS.holds[0], reason=reason)
+        assert hold_sentence(hold, after).endswith(f"{over} at the earliest"), "it may begin anew before"
     said = (
         "goes on with the next cycle (its time was over at 2026-01-05 09:03:36Z) at the earliest, "
         "then db-3 from b-1 to zone c"
@@ -272,7 +270,7 @@ def test_each_wait_has_its_end_and_what_follows() -> None:
     """A time from now with its date, the event where no time can be known, or that it does not end by itself."""
     text = status_text(STATUS, NOW)
     zone = "zone b since 2026-01-05 08:58:00Z (2m ago)"
-    hold = f"{zone}: DomainUnsettled: {STATUS.holds[0].message}; ends in 3m (2026-01-05 09:03:00Z)"
+    hold = f"{zone}: DomainUnsettled: {STATUS.holds[0].message}; ends in 3m (2026-01-05 09:03:00Z) at the earliest"
     assert f"\nHOLDS\n{hold}\n" in text
     messages = [f"{wait.reason}: {wait.message}" for wait in STATUS.waits]
     first = "goes on in 3m36s (2026-01-05 09:03:36Z) at the earliest, then db-3 from b-1 to zone c"
