@@ -290,8 +290,13 @@ def _doubt_written(status: StatusDocument, place: ConfigMapPolicy, problem: _Pro
     if not runs(status):
         return f"{written}, and no controller runs; the last valid one is used here, as a controller has stored it"
     if not (status.policy.valid or status.policy.missing):
-        written = f"the controller refuses the policy in {place} ({problem.why if problem else status.policy.error})"
+        written = f"the controller refuses the policy in {place} ({problem.why if problem else _one_line(status.policy.error)})"
     return f"{written}; the last valid one is in force, and used here, as the controller has stored it"
+
+
+def _one_line(error: str) -> str:
+    """Return what is wrong with a policy as a part of a sentence: an error of its own has a line of its own."""
+    return "; ".join(error.splitlines())
 
 
 def _read_written(transport: Transport, place: ConfigMapPolicy) -> tuple[MapPolicy | None, _Problem | None]:
@@ -304,7 +309,7 @@ def _read_written(transport: Transport, place: ConfigMapPolicy) -> tuple[MapPoli
     except LookupError as error:
         return None, _Problem(_UNREAD, str(error.args[0]))
     except PolicyError as error:
-        return None, _Problem(_INVALID, str(error))
+        return None, _Problem(_INVALID, _one_line(str(error)))
 
 
 def _find_last_valid(

@@ -88,6 +88,8 @@ def test_it_is_that_which_the_controller_names(server: ApiServer, capsys: pytest
 USED = "the shipped policy is used: give the controller's with --policy"
 UNREADABLE = f"the policy in {PLACE} cannot be read: "
 INVALID = f"the policy in {PLACE} is invalid: "
+FIRST = 'mode: found "Evil"; expected Observe, Approve or Evict; did you mean Evict?'
+SEVERAL = f"{INVALID}{PLACE}:3: {FIRST}; {PLACE}:4: interval: "
 ACTS = f"the controller acts by policy {{}} (/etc/rebalancer/policy.yaml), not by {PLACE}, which "
 
 
@@ -99,6 +101,7 @@ ACTS = f"the controller acts by policy {{}} (/etc/rebalancer/policy.yaml), not b
         (OWN, None, ""),
         (None, default_policy().hash, ""),
         (f"{HEAD}mode: 1\n", None, f"{INVALID}{PLACE}:3: mode: found 1"),
+        (f"{HEAD}mode: Evil\ninterval: 1\n", HASH, SEVERAL),
         (403, None, f"{UNREADABLE}scripted answer 403; the ClusterRole rebalancer-view has the right; {USED}"),
         (403, HASH, f"{UNREADABLE}scripted answer 403; the ClusterRole rebalancer-view has the right; {USED}"),
         (500, HASH, f"{UNREADABLE}scripted answer 500; {USED}"),
