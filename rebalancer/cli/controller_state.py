@@ -290,7 +290,8 @@ def _doubt_written(status: StatusDocument, place: ConfigMapPolicy, problem: _Pro
     if not runs(status):
         return f"{written}, and no controller runs; the last valid one is used here, as a controller has stored it"
     if not (status.policy.valid or status.policy.missing):
-        written = f"the controller refuses the policy in {place} ({problem.why if problem else _one_line(status.policy.error)})"
+        why = problem.why if problem is not None else _one_line(status.policy.error)
+        written = f"the controller refuses the policy in {place} ({why})"
     return f"{written}; the last valid one is in force, and used here, as the controller has stored it"
 
 
