@@ -4,6 +4,7 @@ The rule file is what Prometheus itself reads. The Prometheus operator wants the
 and the reference page a table of the alerts.
 """
 
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from textwrap import indent
@@ -43,12 +44,26 @@ def prometheus_rule() -> str:
     return _HEAD + indent(text[text.index("groups:\n") :], "  ")
 
 
-def alert_rows() -> Iterator[tuple[str, str, str, str]]:
-    """Yield alert, severity, how long it must last, and summary, the labels' names in capitals."""
+_EITHER: Final = re.compile(
+    r"\{\{ with \$labels\.(?P<label>\w+) \}\}(?P<given>.*?) *\{\{- else \}\}(?P<absent>.*?)\{\{ end \}\}\."
+)
+"""A summary that depends on whether an alert has a label."""
+
+
+def alert_rows() -> Iterator[tuple[str, str, str, str, str]]:
+    """Yield alert, severity, how long it must last, summary with the labels' names in capitals, and metrics."""
     for rule in alerts():
         severity = rule["labels"]["severity"]
         runbook = f"[{rule['alert']}](../../deploy/runbooks/{rule['alert']}.md)"
-        yield runbook, _plain(severity), rule.get("for", "at once"), _plain(rule["annotations"]["summary"])
+        metrics = ", ".join(f"`{name}`" for name in sorted(set(re.findall(r"\b(?:rebalancer|kube)_\w+", rule["expr"]))))
+        summary = _EITHER.sub(_say_both, rule["annotations"]["summary"])
+        yield runbook, _plain(severity), rule.get("for", "at once"), _plain(summary), metrics
+
+
+def _say_both(summary: re.Match[str]) -> str:
+    """Write both texts of a summary, each with when it holds."""
+    label = summary["label"].upper()
+    return f"{summary['absent']}. With the label {label}: {summary['given'].replace('{{ . }}', label)}."
 
 
 def _plain(template: str) -> str:

@@ -84,6 +84,49 @@ CAUSES: Final[Mapping[Cause, str]] = {
     Cause.ANTI_AFFINITY_VIOLATED: "Pods share a domain although required podAntiAffinity keeps them apart.",
     Cause.PLACEMENT_DEADLOCK: "The rules of a pending pod exclude each other; the eviction frees a node for it.",
 }
+ADVICE: Final[Mapping[Reason, str]] = {
+    Reason.NODES_REJECT: "Remove what rejects the pods: add a toleration, free the port, widen the affinity.",
+    Reason.AWAITING_CAPACITY: "Wait; without `capacity.mode: Request`, add nodes.",
+    Reason.UNREACHABLE: "Add capacity, or relax the constraint or limit.",
+    Reason.NOT_PREDICTABLE: "Move the pods by hand, or stop using the feature that the message names.",
+    Reason.BLOCKED_BY_BUDGET: "Make the pods of the workload Ready, or change a budget that is always 0.",
+    Reason.GROUP_IN_FLIGHT: "Wait. If a pod stays Pending, `kubectl describe pod` says why.",
+    Reason.EVICTED_BY_OTHERS: "Finish the drain, or let only one program evict.",
+    Reason.EXCLUDED: "Nothing, if that is intended. `spread.actOn` must list the kind of a violated constraint.",
+    Reason.NOT_EVICTABLE: "Nothing: no setting allows it.",
+    Reason.LOCAL_STORAGE: "Allow it in `eligibility.localStorage`, if the data may be lost.",
+    Reason.UNKNOWN_OWNER: "Add its kind to `eligibility.owners`, if its controller replaces pods.",
+    Reason.OTHER_SCHEDULER: "Set `scheduler.name`, if that scheduler places pods as kube-scheduler does.",
+    Reason.PRIORITY_TOO_HIGH: "Raise `eligibility.priorityBelow`, if such pods may be evicted.",
+    Reason.TOO_YOUNG: "Wait.",
+    Reason.ARRIVING: "Wait.",
+    Reason.STARTING: "Wait, or fix what keeps the pod from becoming Ready.",
+    Reason.TOO_FEW_REPLICAS: "Add replicas, or lower `eligibility.minReplicas` and accept that none runs for a moment.",
+    Reason.POD_GROUP_DISRUPTION: "Move the PodGroup by hand.",
+    Reason.ROLLOUT_IN_PROGRESS: "Finish, undo or resume the rollout.",
+    Reason.CANNOT_CREATE: "Fix what the message names, such as a quota.",
+    Reason.NODE_LEAVING: "Wait for the drain or the repair of the node, or uncordon it.",
+    Reason.NODE_SETTLING: "Wait, or repair the node that the message names.",
+    Reason.DOMAIN_UNSETTLED: "Finish the drain, or bring the nodes back.",
+    Reason.SURGING: "Wait.",
+    Reason.PLACEMENT_DEADLOCK: "Nothing in mode Evict. Else delete a pod of the group where the pending one could run.",
+    Reason.OBSERVE_ONLY: "Set `mode: Evict` or `Approve`, and grant the right to evict.",
+    Reason.PAUSED: "`rebalancer resume`, after asking who paused it.",
+    Reason.OUTSIDE_WINDOW: "Wait, or change `windows`.",
+    Reason.AWAITING_APPROVAL: "`rebalancer approve`.",
+    Reason.NOT_PERSISTENT: "Wait.",
+    Reason.RATE_LIMITED: "Wait, or raise the budget that the message names.",
+    Reason.SLOW_START: "Wait; repair the overdue replacement.",
+    Reason.AWAITING_CANARY: "Wait.",
+    Reason.AWAITING_GUARDS: "Repair the application, or the query.",
+    Reason.BACK_OFF: "Find out why the new pod is not where it was predicted, or move a pod by hand.",
+    Reason.REFUSED_BY_ADMISSION: "Ask the owner of the webhook or policy; the request is repeated.",
+    Reason.BREAKER_OPEN: "Repair the cluster.",
+    Reason.STALE_DATA: "Check the API server and the controller's rights to watch.",
+    Reason.MEMORY_NOT_SAVED: "Apply the installation again, or fix what refuses to write ConfigMap rebalancer-status.",
+    Reason.FORBIDDEN: "Apply `deploy/components/evict-rights/cluster-role.yaml`, or `deploy/namespace` there.",
+}
+"""What to do about a reason, where the reason has no remedy of its own."""
 EVENTS: Final[Mapping[EventReason, str]] = {
     EventReason.SKEW_VIOLATED: "A hard constraint of the workload became violated; on the workload.",
     EventReason.SKEW_RECOVERED: "All its hard constraints are satisfied again; on the workload.",
@@ -92,7 +135,7 @@ EVENTS: Final[Mapping[EventReason, str]] = {
     EventReason.SHARE_LIMIT_RECOVERED: "A limit is satisfied again; on the owners.",
     EventReason.SHARE_LIMIT_INFEASIBLE: "No placement of these pods can satisfy a limit; on the owners.",
     EventReason.ANTI_AFFINITY_VIOLATED: "Pods share a domain although required podAntiAffinity forbids it; on the "
-    "workloads that declare the term, and on those of the other pods. It is not repaired.",
+    "workloads that declare the term, and on those of the other pods.",
     EventReason.ANTI_AFFINITY_RECOVERED: "No two pods share a domain against the term any more; on the workloads that "
     "declare it.",
     EventReason.PLACEMENT_DEADLOCK: "The rules of a pending pod exclude each other; on the pod and its workload.",
@@ -169,7 +212,7 @@ FINDINGS: Final[Mapping[FindingKind, str]] = {
     FindingKind.SHARED_VOLUME_NOT_ATTACHED: "Pods share a ReadWriteOnce volume of a driver that attaches nothing.",
     FindingKind.MIXED_CONSTRAINTS: "Pods that are counted together have different values of a constraint.",
     FindingKind.ARCHITECTURE_NOT_SELECTED: "Pods may land on nodes of several architectures, and none shows it works.",
-    FindingKind.SEVERAL_BUDGETS: "Several PodDisruptionBudgets select a pod: the API refuses to evict it.",
+    FindingKind.SEVERAL_BUDGETS: "More than one PodDisruptionBudget selects a pod: the API server refuses to evict it.",
     FindingKind.BUDGET_ALWAYS_ZERO: "A PodDisruptionBudget never allows an eviction.",
     FindingKind.BUDGET_NOT_COMPUTED: "A PodDisruptionBudget that could not be computed allows no eviction.",
 }
@@ -296,8 +339,8 @@ def reasons() -> str:
     rows = []
     for reason in Reason:
         where = sorted(_users().get(reason.name, ()))
-        rows.append((f"`{reason}`", ", ".join(where) or "nothing yet", reason.meaning))
-    return table(("reason", "given by", "meaning"), rows)
+        rows.append((f"`{reason}`", ", ".join(where) or "nothing yet", reason.meaning, reason.remedy or ADVICE[reason]))
+    return table(("reason", "given by", "meaning", "what to do"), rows)
 
 
 def refusals() -> str:
@@ -391,7 +434,7 @@ def metrics() -> str:
 
 def alerts() -> str:
     """List the alerts."""
-    return table(("alert", "severity", "for", "summary"), alert_rows())
+    return table(("alert", "severity", "for", "summary", "metrics"), alert_rows())
 
 
 def codes() -> str:

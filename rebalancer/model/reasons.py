@@ -104,7 +104,7 @@ class Reason(StrEnum):
     )
     BLOCKED_BY_BUDGET = (
         "BlockedByBudget",
-        "A PodDisruptionBudget, `budgets.maxUnavailable` or `.perWorkload` is used up.",
+        "A PodDisruptionBudget, `budgets.maxUnavailable` or `.perWorkload` is used up, perhaps by pods not Ready.",
     )
     STEP_EXCEEDS_BUDGET = (
         "StepExceedsBudget",
@@ -116,7 +116,10 @@ class Reason(StrEnum):
     )
     SEVERAL_BUDGETS = (
         "SeveralBudgets",
-        "Several PodDisruptionBudgets select the pod: the API refuses to evict it.",
+        (
+            'Several PodDisruptionBudgets select the pod. The API server refuses to evict it ("This pod has more than '
+            'one PodDisruptionBudget"), so that nothing is requested. Waiting does not help.'
+        ),
         "Keep one PodDisruptionBudget for each pod and delete the others.",
     )
     GROUP_IN_FLIGHT = (
@@ -137,8 +140,8 @@ class Reason(StrEnum):
     NOT_EVICTABLE = (
         "NotEvictable",
         (
-            "A bare, mirror or DaemonSet pod, or one without a node: an eviction would not move it. Or a pod that owns "
-            "other objects, which would be deleted with it."
+            "A bare, mirror (static) or DaemonSet pod, or one without a node: an eviction would not move it. Or a pod "
+            "that owns other objects, which would be deleted with it."
         ),
     )
     LOCAL_STORAGE = "LocalStorage", "An eviction would lose data on its node; `eligibility.localStorage` refuses that."
@@ -152,7 +155,7 @@ class Reason(StrEnum):
     POD_GROUP_DISRUPTION = "PodGroupDisruption", "Its PodGroup may be disrupted only as a whole, or is not known."
     ROLLOUT_IN_PROGRESS = (
         "RolloutInProgress",
-        "The owner is being rolled out (under OnDelete: not yet), scaled, paused or deleted.",
+        "The owner is being rolled out (under OnDelete: not yet), scaled, paused or deleted; there is no time limit.",
     )
     TEMPLATE_REFUSED = (
         "TemplateRefused",
@@ -178,8 +181,7 @@ class Reason(StrEnum):
         "NodeSettling",
         (
             "A node that may take a replacement is not Ready, says that it does not serve pods, or has changed within "
-            "`nodes.settle`; or it was not "
-            "violated so before a node changed."
+            "`nodes.settle`; or the violation did not exist, or was smaller, before a node changed."
         ),
     )
     NOTHING_STARTS_THERE = (
@@ -246,8 +248,10 @@ class Reason(StrEnum):
     BACK_OFF = (
         "BackOff",
         (
-            "An earlier move of the group failed, a replacement in the namespace became Ready elsewhere than "
-            "predicted, or the API server did not grant the last requests for the group."
+            "An earlier move of the group failed (the next attempt follows after 5 minutes, then 10, and after three "
+            "failures in a row not before the violation is repaired by other means). Or a replacement in the namespace "
+            "became Ready elsewhere than predicted (10 minutes), or the API server did not grant the last requests for "
+            "the group (at most an hour)."
         ),
     )
     REFUSED_BY_ADMISSION = (
