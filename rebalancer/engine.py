@@ -100,15 +100,15 @@ def evaluate(
     """Assess and plan a snapshot; team policies that it has are put in force.
 
     `profile` is how the scheduler is configured, None: as `policy.scheduler` says without a file. `memory` is what the
-    controller has stored of earlier cycles; a snapshot from a file has none, and says by its pods alone what others
-    evict. `only` names workloads: then nothing is planned but the repairs that some of them belong to. Pods that hold
-    capacity are outside of all counts. Raises ValueError where the policy names `scheduler.configFile` and no profile
+    controller has stored of earlier cycles, None where there is no controller. `only` names workloads: then nothing is planned but the
+    repairs that some of them belong to. Raises ValueError where the policy names `scheduler.configFile` and no profile
     is passed.
     """
     if profile is None:
         profile = default_profile(policy)
+    # Pods that hold capacity give way to every other: they count nowhere.
     snapshot = without_placeholders(snapshot, policy.capacity.namespace)
-    if memory is None:
+    if memory is None:  # a snapshot from a file says by its pods alone what others evict
         memory = Memory(evicted_by_others=evictions_in(snapshot))
     merged = Merged(policy=policy, problems={})
     if snapshot.team_maps is not None:

@@ -303,8 +303,7 @@ class ProblemBuilder:
     ) -> MultiClassProblem | None:
         """Return the problem in which pods whose volumes reach some domains move, too; None where that does not help.
 
-        Pods with a reach of their own are classes of their own. They stay where counting shows that equally few
-        evictions of the others are certain to repair it: that costs no search.
+        Pods with a reach of their own are classes of their own.
         """
         requirements, layout, pending = problem.requirements, problem.layout, problem.pods.missing
         tied = [
@@ -318,6 +317,7 @@ class ProblemBuilder:
         every = RankedPods([*ranked.pods, *[pod for pod, _ in tied]], tied[0][1])
         fewest = min_evictions(layout.with_ranked(every).root, layout.bounds, pending, self._cache)
         without = min_evictions(layout.root, layout.bounds, pending, self._cache)
+        # Where counting shows that equally few evictions of the others are certain to repair it, no search is needed.
         if fewest is None or (fewest == without and problem.certified_step().step is not None):
             return None
         divided = self._multi_class(problem.component, refusals, requirements)

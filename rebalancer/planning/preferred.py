@@ -136,11 +136,7 @@ def find_better_place(problem: MultiClassProblem, view: View, budget: SearchBudg
 
 
 def find_even_spread(classes: PodClasses) -> EvenSpread | None:
-    """Return how many pods must move at least, for one class that prefers to be apart over one key; else None.
-
-    Pod after pod goes where the fewest are, as far as there are places. That gives the least weight, and among
-    placements of that weight the placement in which most pods already are.
-    """
+    """Return how many pods must move at least, for one class that prefers to be apart over one key; else None."""
     if len(classes.classes) != 1 or len(classes.preferences) != 1 or classes.pending or classes.requirements:
         return None
     (preference,), (pod_class,) = classes.preferences, classes.classes
@@ -151,6 +147,8 @@ def find_even_spread(classes: PodClasses) -> EvenSpread | None:
         held[preference.domain[node]] += pod_class.counts.get(node, 0)
         places[preference.domain[node]] += most
     even = Counter[str](dict.fromkeys(places, 0))
+    # Pod after pod goes where the fewest are, as far as there are places: that gives the least weight. Of two such
+    # domains it goes where a pod already stands: fewest move then.
     open_domains = [(0, held[domain] == 0, domain) for domain in places if places[domain]]
     heapify(open_domains)
     for _ in range(pod_class.total):

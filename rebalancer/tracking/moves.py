@@ -126,9 +126,7 @@ def observe_moves(
     `before` is the snapshot of the last cycle, None in the first cycle of a leader. `pending_for` is how long a
     replacement may wait for a node.
 
-    The result includes the last `ENDED_MOVES_STORED` moves that ended. It also includes moves whose pod a watch still
-    shows, whose replacement is overdue, which were refused and may still be carried out, or for which their namespace
-    waits. Older moves are dropped.
+    Of the moves that ended, the last `ENDED_MOVES_STORED` stay, and older ones that something still depends on.
     """
     moves = tuple(_without_future(move, now) for move in moves)
     replacements = Replacements(moves, before, snapshot)
@@ -144,6 +142,8 @@ def observe_moves(
         current = note_arrival(current, move, snapshot, pending_for, now)
         current = note_own_failure(current, snapshot)
         followed.append(note_victim(current, snapshot, now))
+    # Of the older moves those stay for which their namespace waits, which were refused and may still be carried out,
+    # and whose pod a watch still shows or whose replacement is overdue.
     old = find_old(followed)
     misplaced = {move.uid for move in [*find_misplaced(old, now).values()][-MISPLACED_MOVES_STORED:]}
     deferred = {move.uid for move in [move for move in old if is_deferred(move)][-DEFERRED_MOVES_STORED:]}

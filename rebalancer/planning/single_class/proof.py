@@ -142,9 +142,9 @@ def _name(
 ) -> Iterator[NamedBound]:
     """Yield the bounds that are named, the coarsest first.
 
-    `counts` says for each domain whether its pods count: the root's do where pods are missing. An upper bound makes
-    pods of its domain count that did not count before, a lower bound the other way round.
+    An upper bound makes pods of its domain count that did not count before, a lower bound the other way round.
     """
+    # Whether the pods of a domain count: the root's do where pods are missing.
     counts: dict[DomainPath, bool] = {(): missing}
     for level, (least, most) in enumerate(windows[:-1]):
         within, counts = counts, {}
