@@ -100,9 +100,9 @@ def evaluate(
     """Assess and plan a snapshot; team policies that it has are put in force.
 
     `profile` is how the scheduler is configured, None: as `policy.scheduler` says without a file. `memory` is what the
-    controller has stored of earlier cycles, None where there is no controller. `only` names workloads: then nothing is planned but the
-    repairs that some of them belong to. Raises ValueError where the policy names `scheduler.configFile` and no profile
-    is passed.
+    controller has stored of earlier cycles, None where there is no controller. `only` names workloads: then nothing is
+    planned but the repairs that some of them belong to. Raises ValueError where the policy names `scheduler.configFile`
+    and no profile is passed.
     """
     if profile is None:
         profile = default_profile(policy)
