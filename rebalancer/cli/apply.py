@@ -50,7 +50,7 @@ _NEW_PLAN: Final = "make a new one with `rebalancer plan --out FILE`"
 def add_arguments(parser: Parser) -> None:
     """Declare the file and the flags."""
     parser.epilog = (
-        "Only while no controller runs: one that runs carries out plans by itself, or those of `rebalancer approve`. "
+        "Only while no controller runs: a controller carries out plans by itself, or those of `rebalancer approve`. "
         "Ctrl-C ends after the request that is under way. Exit code 1 if not all of the plan was carried out."
     )
     parser.add_argument(

@@ -31,7 +31,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "-v", "--verbose", action="store_true", help="also say which method found the step, and why others did not"
     )
-    add_read_arguments(parser, namespace="the object's namespace (default: the one that has it)")
+    add_read_arguments(parser, namespace="the object's namespace (default: the namespace that has it)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -62,8 +62,8 @@ def _describe_effect(target: Target) -> str:
     """
     if target.led is False:
         return (
-            f"No controller has led in namespace {target.control.namespace} yet: the pause holds for one that starts "
-            "there, and for no other."
+            f"No controller has led in namespace {target.control.namespace} yet: the pause holds for a controller that "
+            "starts there, and for no other."
         )
     ends = "`rebalancer resume` ends the pause."
     lease = read_lease(target.transport, target.control.namespace)

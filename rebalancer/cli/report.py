@@ -49,7 +49,7 @@ def add_arguments(parser: Parser) -> None:
         nargs="?",
         const="",
         help="draw a map instead: the pods of each zone and node against their bounds, and which are to move where to; "
-        "of all violated workloads, or of the one that is named with all its rules",
+        "of all violated workloads, or of one workload with all its rules",
     )
     parser.add_argument(
         "--failures",

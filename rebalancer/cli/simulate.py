@@ -53,11 +53,11 @@ from rebalancer.simulator.story import Story
 
 _FLAGS: Final = (
     ("remove-node", "NODE", "a node is lost, with its pods"),
-    ("add-node", "NODE=LABEL=VALUE,…", "a node joins, like the one that has most of these labels"),
+    ("add-node", "NODE=LABEL=VALUE,…", "a node joins, like the node with most of these labels"),
     ("cordon", "NODE", "a node is cordoned"),
     ("remove-domain", "KEY=VALUE", "all nodes with a label are lost, with their pods"),
     ("restore-domain", "KEY=VALUE", "the lost nodes with a label come back, empty"),
-    ("scale", "NAMESPACE/KIND/NAME=N", "a Deployment, StatefulSet or ReplicaSet gets so many replicas"),
+    ("scale", "NAMESPACE/KIND/NAME=N", "a Deployment, StatefulSet or ReplicaSet gets N replicas"),
 )
 
 

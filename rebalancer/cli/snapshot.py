@@ -36,7 +36,7 @@ def add_arguments(parser: Parser) -> None:
     parser.add_argument(
         "--policy",
         metavar="FILE",
-        help="a policy, a file or configmap:NAMESPACE/NAME, of which the owners in eligibility.owners are read too "
+        help="a policy, a file or configmap:NAMESPACE/NAME; the owners in its eligibility.owners are read too "
         "(default: the one in force in the live cluster, else the shipped one, which lists Kubernetes' own only)",
     )
     parser.add_argument("--kubeconfig", metavar="FILE", help="the kubeconfig file (default: as for report)")

@@ -33,8 +33,8 @@ def add_arguments(parser: Parser) -> None:
     """Declare the flags."""
     parser.epilog = (
         "It reads the ConfigMap rebalancer-status and the Lease. The controller writes it at the end of a cycle; "
-        "where only times have changed, at the end of the first one that is 15 seconds later, so that its last cycle "
-        "may be more recent than what is shown. The first line says as of when that is."
+        "if only times have changed, not within 15 seconds of the last write. So its last cycle may be more recent; "
+        "the first line has the time of the status."
     )
     parser.add_argument(
         "--watch",

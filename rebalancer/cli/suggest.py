@@ -64,7 +64,7 @@ def add_arguments(parser: Parser) -> None:
         "--group-size",
         metavar="G",
         type=_parse_number,
-        help="check whether groups of so many pods, each separated by its own anti-affinity, can deadlock; they are "
+        help="check whether groups of G pods, each separated by its own anti-affinity, can deadlock; they are "
         "separated over the larger domains, if these are given",
     )
     parser.add_argument(
@@ -88,7 +88,7 @@ def add_arguments(parser: Parser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the findings."""
     if args.group_size is not None and args.size % args.group_size:
-        raise UsageError(f"--group-size {args.group_size} does not divide --size {args.size}; give one that does")
+        raise UsageError(f"--group-size {args.group_size} does not divide --size {args.size}; choose a divisor")
     apart = len(args.domains) if len(args.domains) > 1 else args.domains[0]
     if args.group_size is not None and args.group_size > apart:
         raise UsageError(

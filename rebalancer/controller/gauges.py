@@ -211,8 +211,8 @@ GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
     ),
     Gauge(
         name="rebalancer_own_failures",
-        help="Of the overdue replacements those that fail by something of their namespace, which hold up no other: "
-        "its quota, an image of its own, a template that never ran.",
+        help="Overdue replacements that fail because of their own namespace, such as its quota, an image that only it "
+        "runs, or a template that never ran. They hold up no other namespace.",
         rows=_number(
             lambda view: sum(move.overdue and move.own_failure is not None for move in view.state.memory.moves)
         ),

@@ -12,7 +12,7 @@ from rebalancer.model.reasons import State
 from rebalancer.resilience.worst import ResilienceReport, WorstLoss
 
 _LABELS: Final = ("namespace", "workload_kind", "workload", "topology_key", "phase")
-_OF: Final = "of the domain whose loss leaves the fewest for certain"
+_OF: Final = "for the domain whose loss leaves the fewest for certain"
 
 
 def _report_of(view: GaugeView) -> ResilienceReport:
@@ -59,14 +59,14 @@ def _list_time(view: GaugeView) -> Iterable[Row]:
 RESILIENCE_GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
     Gauge(
         name="rebalancer_resilience_guaranteed",
-        help=f"Pods of the workload that are left for certain when a domain is lost: {_OF}.",
+        help=f"Pods of the workload that are certain to be left when a domain is lost, {_OF}.",
         labels=_LABELS,
         rows=_list_guaranteed,
         once_for=_report_of,
     ),
     Gauge(
         name="rebalancer_resilience_possible",
-        help=f"Pods of the workload that are left at most: {_OF}.",
+        help=f"Pods of the workload that are left at most when a domain is lost, {_OF}.",
         labels=_LABELS,
         rows=_list_possible,
         once_for=_report_of,
@@ -87,7 +87,7 @@ RESILIENCE_GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
     ),
     Gauge(
         name="rebalancer_resilience_timestamp_seconds",
-        help="Of when the cluster is of which it was computed what a lost domain leaves; no series before.",
+        help="When the cluster was read for the other rebalancer_resilience metrics; no series before that.",
         rows=_list_time,
     ),
 )

@@ -198,16 +198,16 @@ WORKLOAD_GAUGES: Final[tuple[Gauge[GaugeView], ...]] = (
     ),
     Gauge(
         name="rebalancer_domain_without_nodes",
-        help="Of a domain without nodes: 1 if a constraint of the workload would be violated with a node there, "
-        "else 0; at most 1,000 series.",
+        help="1 if a node in this domain without nodes would make a constraint of the workload violated, else 0; at "
+        "most 1,000 series.",
         labels=(*_WORKLOAD, "topology_key", "domain"),
         rows=_list_domains_without_nodes,
         once_for=cycle_of,
     ),
     Gauge(
         name="rebalancer_sizes_without_placement",
-        help="Of the numbers of replicas that a HorizontalPodAutoscaler may choose: for how many the hard constraints "
-        "leave no placement, or none that pods reach one by one.",
+        help="How many of the numbers of replicas that a HorizontalPodAutoscaler may choose the hard constraints leave "
+        "without a placement that pods reach one by one.",
         labels=_WORKLOAD,
         rows=_count_sizes,
         once_for=cycle_of,

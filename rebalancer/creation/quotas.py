@@ -55,8 +55,8 @@ class QuotaExceeded(Refusal):
 
         planned = f" and {amount(self.planned)} planned" if self.planned else ""
         return (
-            f"{self.quota} limits {self.resource} to {amount(self.hard)}: {amount(self.used)} used{planned}, of which "
-            f"the evicted pod returns {amount(self.returned)}, and its replacement needs {amount(self.requested)}. "
+            f"{self.quota} limits {self.resource} to {amount(self.hard)}: {amount(self.used)} used{planned}. "
+            f"The evicted pod returns {amount(self.returned)}, and its replacement needs {amount(self.requested)}. "
             "Raise the quota, or lower what is used"
         )
 

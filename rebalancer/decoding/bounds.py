@@ -60,7 +60,7 @@ def _find_excesses(source: wire.PodSpec, owners: Iterable[wire.OwnerReference]) 
                 yield f"{field} of its owner has {len(text):,} characters, and a {field} has at most {most}"
     for path, entries in _list_terms(source):
         if len(entries) > MOST_TERMS:
-            yield f"spec.{path} has {len(entries):,} entries, of which at most {MOST_TERMS} are read"
+            yield f"spec.{path} has {len(entries):,} entries; at most {MOST_TERMS} are read"
     for position, constraint in enumerate(source.topology_spread_constraints or ()):
         if len(constraint.topology_key) > LONGEST_KEY:
             yield (
@@ -70,8 +70,8 @@ def _find_excesses(source: wire.PodSpec, owners: Iterable[wire.OwnerReference]) 
     size = _count_bytes(source)
     if size > MOST_BYTES:
         yield (
-            f"its constraints, affinity, tolerations and nodeSelector have {size:,} bytes, of which at most "
-            f"{MOST_BYTES:,} are read"
+            f"its constraints, affinity, tolerations and nodeSelector have {size:,} bytes; at most {MOST_BYTES:,} are "
+            "read"
         )
 
 

@@ -165,8 +165,8 @@ def _find_kept_now(pods: Sequence[Pod], budget: DisruptionBudget, view: View) ->
     if not desired or healthy > desired or not _is_heeded(budget, pods, view):
         return ""
     return (
-        f"keeps {desired} of {plural(budget.expected, 'pod')} healthy, of which {healthy} "
-        f"{'is' if healthy == 1 else 'are'} now: it allows no eviction before another one is Ready"
+        f"keeps {desired} of {plural(budget.expected, 'pod')} healthy, and {healthy} "
+        f"{'is' if healthy == 1 else 'are'} now: it allows no eviction before another pod is Ready"
     )
 
 

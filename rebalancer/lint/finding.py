@@ -189,8 +189,8 @@ class Rule(Worded):
     SIZES_WITHOUT_PLACEMENT = (
         "sizes-without-placement",
         (
-            "Hard constraints over zones and over smaller domains leave some numbers of pods without a placement, or "
-            "with none that pods reach which are placed one by one."
+            "Hard constraints over zones and over smaller domains leave some numbers of pods without a placement that "
+            "pods reach one by one."
         ),
     )
     GROUPS_DEADLOCK = (

@@ -100,7 +100,7 @@ class Reason(StrEnum):
             "What the namespace costs in a cycle is more than its share: the constraints of the workload are not "
             "evaluated, or its repair is not planned; those of others are."
         ),
-        "Use fewer constraints, selectors that name a label and its value, and none that count many other workloads.",
+        "Use fewer constraints, with selectors that name a label and its value and count few other workloads.",
     )
     BLOCKED_BY_BUDGET = (
         "BlockedByBudget",
@@ -173,8 +173,8 @@ class Reason(StrEnum):
     NODE_LEAVING = (
         "NodeLeaving",
         (
-            "The node, or one that may take a replacement, is being removed, drained or repaired, or is cordoned; or "
-            "the pods tolerate its taint for a limited time."
+            "The node, or another node that may take a replacement, is being removed, drained or repaired, or is "
+            "cordoned; or the pods tolerate its taint for a limited time."
         ),
     )
     NODE_SETTLING = (
@@ -192,7 +192,7 @@ class Reason(StrEnum):
     TEMPLATE_DOES_NOT_START = (
         "TemplateDoesNotStart",
         "The newest pod of its template does not start: it crashes, or its image, a Secret or ConfigMap is missing.",
-        "Mend what the newest pod lacks, or its template; it starts, or is deleted, and the repair goes on.",
+        "Fix what the newest pod lacks, or its template; the repair continues when it starts or is deleted.",
     )
     DOMAIN_UNSETTLED = "DomainUnsettled", "A domain that may take a replacement loses nodes, or has until a moment ago."
     ZONE_IN_MAINTENANCE = (
@@ -207,7 +207,7 @@ class Reason(StrEnum):
     SURGE_REFUSED = (
         "SurgeRefused",
         "`repair.method` adds pods first there, and none can be added to the workload; the message says why.",
-        "Mend what the message names, or leave the namespace out of repair.namespaces: its pods are evicted then.",
+        "Fix what the message names, or leave the namespace out of repair.namespaces: its pods are evicted then.",
     )
     # assessment
     PLACEMENT_DEADLOCK = (

@@ -80,7 +80,7 @@ class Ending(Worded):
     VICTIM_GONE = "VictimGone", "a pod that was to go was gone, not Ready or terminating; nothing that was added stays"
     UNMARKED = "Unmarked", "somebody else has changed the deletion cost of a marked pod; the added pods were taken back"
     WORKLOAD_GONE = "WorkloadGone", "the workload is gone, or another one has its name; what it left is as it was"
-    NOT_WANTED = "NotWanted", "the policy does not add so many pods there any more; nothing that was added stays"
+    NOT_WANTED = "NotWanted", "the policy no longer adds this many pods there; the added pods were taken back"
 
 
 class Marked(Struct, frozen=True, array_like=True):

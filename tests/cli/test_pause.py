@@ -134,7 +134,9 @@ def test_before_the_first_start_it_holds_for_one_that_starts(
     assert entry.main(["pause", "--reason", "x"]) == Exit.FINE
     shown = capsys.readouterr()
     assert "Evictions stop" not in shown.out
-    assert "No controller has led in namespace rebalancer-system yet: the pause holds for one that starts" in shown.out
+    assert (
+        "No controller has led in namespace rebalancer-system yet: the pause holds for a controller that" in shown.out
+    )
     assert shown.err == (
         "warning: ConfigMap rebalancer-control is in namespace ops: "
         "rebalancer pause --reason x --controller-namespace ops\n"

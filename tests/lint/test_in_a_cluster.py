@@ -342,8 +342,8 @@ def test_a_budget_of_which_others_are_not_ready() -> None:
         (
             "warning",
             (
-                "drain of a-1: 1 pod there: the budget shop/web keeps 1 of 2 pods healthy, of which 1 is now: it "
-                "allows no eviction before another one is Ready"
+                "drain of a-1: 1 pod there: the budget shop/web keeps 1 of 2 pods healthy, and 1 is now: it "
+                "allows no eviction before another pod is Ready"
             ),
         )
     ]

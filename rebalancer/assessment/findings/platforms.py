@@ -98,8 +98,8 @@ def _runs_on_all(member: PodController, architectures: Collection[str], view: Vi
 def _inability_finding(workload: Reference, inability: Inability, nodes: Collection[str]) -> Finding:
     kind = FindingKind.SYSTEM_NOT_SELECTED if inability.of_system else FindingKind.NODE_CANNOT_RUN
     message = (
-        f"its pods may be placed on nodes of which each {inability.lack} ({list_names(sorted(nodes))}): the scheduler "
-        f"does not look at that, and they would not run there. {inability.remedy}"
+        f"its pods may be placed on nodes where they would not run ({list_names(sorted(nodes))}): each "
+        f"{inability.lack}, which the scheduler ignores. {inability.remedy}"
     )
     return workload_finding(kind, workload, message)
 

@@ -23,8 +23,8 @@ class PlanTooCostly(Refusal):
 
     def __str__(self) -> str:
         return (
-            f"its pod classes times nodes are {self.cells:,}, of which a plan takes on {self.share:,} for a namespace, "
-            f"and {self.left:,} are left for {self.namespace}: workloads of other namespaces go first. Have fewer "
+            f"its pod classes times nodes are {self.cells:,}; a plan takes on {self.share:,} for a namespace, and "
+            f"{self.left:,} are left for {self.namespace}. Workloads of other namespaces go first. Let fewer "
             "workloads count each other's pods"
         )
 

@@ -69,7 +69,7 @@ class SingleClassProof(Fact):
         text = f"with {within}, {plural(pods, 'pod')} {'is' if pods == 1 else 'are'} "
         text += "missing" if self.missing else "above"
         if self.pending:
-            text += f", of which {self.pending} {'is' if self.pending == 1 else 'are'} pending"
+            text += f" ({self.pending} pending)"
         return f"{text}; no other count of the emptiest domains takes fewer evictions" if self.several else text
 
 

@@ -113,13 +113,13 @@ WHATEVER = "no other count of the emptiest domains takes fewer evictions"
         (
             {"a": [3, 3], "b": [3, 3], "c": [0, 0]},
             *(1, 1, 1),
-            "at least 4 per zone (c:0), 4 pods are missing, of which 1 is pending",
+            "at least 4 per zone (c:0), 4 pods are missing (1 pending)",
             False,
         ),
         (
             {"a": [1, 3], "b": [0], "c": [3, 1, 0]},
             *(1, 2, 2),
-            "at least 3 per zone (b:0) and at least 1 per node (c-3:0), 4 pods are missing, of which 2 are pending",
+            "at least 3 per zone (b:0) and at least 1 per node (c-3:0), 4 pods are missing (2 pending)",
             True,
         ),
         ({"a": [1, 3], "b": [1, 3], "c": [0, 2]}, 2, 2, 0, "at least 1 per node (c-1:0), 1 pod is missing", True),
