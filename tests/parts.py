@@ -150,9 +150,9 @@ PARTS: Final = (
     ),
     Part(
         name="chromium",
-        lanes=(CLUSTER,),
+        lanes=(UNIT, CLUSTER),
         here=_on_path("chromium"),
-        without="the status page in a browser",
+        without="the status page and the site's search in a browser",
         remedy=TOOLS,
     ),
     Part(

@@ -3,10 +3,18 @@
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
+from urllib.parse import quote
 
 import pytest
+from playwright.sync_api import Browser
 
+from tests.cluster.browser import browser, opened
 from tests.pages import PAGES_BY_HAND, ROOT
 
 BUILD = (sys.executable, "-m", "sphinx", "--fail-on-warning", "--keep-going", "--quiet")
@@ -89,3 +97,72 @@ def test_a_link_that_leads_nowhere_ends_the_build(tmp_path: Path, page: str, oth
     )
     assert (done.returncode == 0) == (problem == ""), done.stderr
     assert problem in done.stderr
+
+
+QUESTIONS = {
+    # Somebody new
+    "disruption budgets replacement one replica": "docs/concepts",
+    "fleet of clusters": "docs/install",
+    "Kubernetes versions tested": "docs/install",
+    "Karpenter descheduler comparison": "docs/comparison",
+    "RBAC rights": "docs/security",
+    "air-gapped registry": "docs/install",
+    "leader election standby": "docs/install",
+    "mode Observe preview": "docs/policy",
+    "uninstall finalizers": "docs/install",
+    # Somebody on call
+    "stop pause evictions": "docs/operations",
+    "audit log": "docs/operations",
+    "replacement pending": "deploy/runbooks/TopologyReplacementPending",
+    "redis master role": "docs/concepts",
+    "scale-down prevention": "docs/prevention",
+    "controller killed": "docs/reading",
+    "silence alert": "docs/operations",
+    # Somebody who builds on it
+    "team policy namespace": "docs/reference/policy",
+    "matchLabelKeys": "docs/concepts",
+    "DaemonSet static never evicted": "docs/concepts",
+    "preemption": "docs/concepts",
+    "emptyDir local volume": "docs/statefulset-volumes",
+    "ignoreDifferences": "docs/install",
+    "exit codes CI lint": "docs/lint",
+    "plugin own rule": "docs/library",
+    "metricRelabelings": "docs/reference/metrics",
+}
+"""Words that a person types into the search box, and the page that has the answer."""
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder on loopback."""
+
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(folder))) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+def test_search_leads_to_the_answer(site: Path, chromium: Browser) -> None:
+    """In a real browser: the page stands among the first three results."""
+    found = {}
+    with served(site) as url, opened(chromium, f"{url}search.html?q=pause") as (page, _):
+        for words in QUESTIONS:
+            page.goto(f"{url}search.html?q={quote(words)}")
+            page.wait_for_function("/finished|did not match/.test(document.querySelector('#search-results').innerText)")
+            links = page.locator("#search-results ul.search > li > a").evaluate_all("all => all.map(one => one.href)")
+            pages = dict.fromkeys(link.removeprefix(url).partition(".html")[0] for link in links)
+            found[words] = list(pages)[:3]
+    assert {words: pages for words, pages in found.items() if QUESTIONS[words] not in pages} == {}

@@ -23,7 +23,6 @@ from rebalancer.model.reasons import Reason
 from rebalancer.planning.eviction import Eviction
 from rebalancer.planning.fates import Fates, Waits
 from rebalancer.planning.plan import ComponentPlan, Plan
-from rebalancer.planning.scope.owners import LowerOrdinalNotReady
 
 
 class Wait(NamedTuple):
@@ -50,8 +49,16 @@ class Wait(NamedTuple):
 
 
 def find_undecided(plan: Plan) -> frozenset[Reference]:
-    """Return the workloads of which another pod may go than is decided: their StatefulSet waits for a lower ordinal."""
-    return frozenset(row.workload for row in plan.refusals if isinstance(row.refusal, LowerOrdinalNotReady))
+    """Return the workloads of whose repairs other pods may go than are decided.
+
+    They have pods that may not go yet, as they are too young or a pod of a lower ordinal is not Ready. Once they may,
+    the choice is made anew.
+    """
+    soon = {row.workload for row in plan.refusals if row.pod is not None and not row.refusal.end.is_last}
+    if not soon:
+        return frozenset()
+    undecided = (one.workloads for one in plan.components if not soon.isdisjoint(one.workloads))
+    return frozenset[Reference]().union(*undecided)
 
 
 class Repair(NamedTuple):
@@ -129,7 +136,7 @@ class Account:
 
     @cached_property
     def undecided(self) -> frozenset[Reference]:
-        """The workloads of which another pod may go than is decided."""
+        """The workloads of whose repairs other pods may go than are decided."""
         return find_undecided(self.plan)
 
     @property

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from msgspec import structs
 
+from rebalancer.account.account import find_undecided
 from rebalancer.account.numbers import group_numbers
 from rebalancer.advice import constraints
 from rebalancer.advice.claims import ClaimRecipe, NoClaimRecipe
@@ -27,6 +28,7 @@ from rebalancer.documents.domain_counts import FEW, find_filled
 from rebalancer.documents.map import MapDocument
 from rebalancer.documents.phrases import (
     NO_CONTROLLER,
+    OR_ANOTHER,
     certainty,
     component_text,
     conflict_text,
@@ -71,7 +73,10 @@ from rebalancer.scheduling.predict import Prediction, predict
 from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
-MOVES, WAITS, STAYS = "Moves", "Waits", "Stays"
+MOVES, WAITS, STAYS, LEAVES = "Moves", "Waits", "Stays", "Leaves"
+
+_OTHERS_BY_THEN = "Another pod may be chosen by then: some that may not go yet may go soon"
+
 _MOST = 5
 """Up to this many domains of many are listed; the rest are counted."""
 
@@ -90,7 +95,9 @@ def _answer(question: str, answer: str, *evidence: str) -> Answer:
 
 
 class ExplanationDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """An explanation. `verdict` is Moves, Waits or Stays, `reason` from the closed list where there is one.
+    """An explanation. `verdict` is Moves, Waits, Stays, or Leaves for a pod that Kubernetes is about to delete.
+
+    `reason` is from the closed list, null where there is none.
 
     For Moves, `idle` says why the controller does not move it, "" where it does. For Waits, `idle` says that no
     controller runs, "" where one does. `map` is the workload's, with all its rules; null for a pod, and for a workload
@@ -135,9 +142,13 @@ def explain_pod(
     groups, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
     node = view.nodes.by_name.get(pod.node or "")
     labels = node.labels if node is not None else {}
+    if pod.node and node is None and "Node" not in view.snapshot.unknown:
+        # No placement is predicted: it leaves together with the other pods of its node, in an order that nobody knows.
+        path = [_gone(pod), *_missing_domain_answers(reference, assessment)]
+        path += _repair_answers(reference, plan, view.snapshot)
+        return ExplanationDocument(object=f"pod {pod}", verdict=LEAVES, reason=None, path=tuple(path))
     states = StateReasons(plan, details.relaxations)
     path = [
-        *([_gone(pod)] if pod.node and node is None else []),
         *_state_answers(groups, limits, labels, states),
         *_anti_affinity_answers(reference, assessment, labels, states),
         *_missing_domain_answers(reference, assessment),
@@ -220,6 +231,7 @@ class _WorkloadPlan:
         self._relaxations = details.relaxations
         self.idle = details.find_idle() if self.going or self.waiting or self._obstacles else ""
         self._made_at = plan.made_at
+        self._undecided = reference in find_undecided(plan)
         numbers = group_numbers(plan)
         self._blocked = sum(numbers[group.name].blocked for group in self._obstacles)
 
@@ -236,7 +248,8 @@ class _WorkloadPlan:
         counts = f"{len(self.going)} now, {len(self.waiting)} waiting"
         counts += f", {self._blocked} blocked" if self._blocked else ""
         answer = f"{counts}; {self.idle}" if self.idle and self.going else counts
-        yield _answer("Which of its pods are evicted?", answer, name_list(names))
+        another = f", {OR_ANOTHER}" if self.waiting and not self.going and self._undecided else ""
+        yield _answer("Which of its pods are evicted?", answer, f"{name_list(names)}{another}")
         yield from _waiting_answers(self.waiting, self._made_at, self.idle)
         moving = {eviction.group for eviction in self.going}
         for group in self._obstacles:
@@ -360,12 +373,12 @@ def _anti_affinity_answers(
 
 
 def _gone(pod: Pod) -> Answer:
-    """Say that the node of a pod is gone: what follows is about a pod that Kubernetes is about to delete."""
+    """Say that the node of a pod is gone."""
     return _answer(
         "Does its node exist?",
         f"no, node {pod.node} is gone",
         "no constraint and no limit counts the pod",
-        "kube-controller-manager deletes it, and its owner creates another one",
+        f"kube-controller-manager deletes it{', and its owner creates another one' if pod.owner is not None else ''}",
     )
 
 
@@ -548,7 +561,9 @@ def _eviction_answer(
         if waiting.eviction.pod.uid == pod.uid:
             idle = details.find_idle()
             end = f"It {wait_end(waiting.refusal, plan.made_at, idle)}."
-            lines = _wait_message(waiting.refusal, idle), end, _target_text(waiting.eviction)
+            lines = [_wait_message(waiting.refusal, idle), end, _target_text(waiting.eviction)]
+            if reference in find_undecided(plan):
+                lines.append(_OTHERS_BY_THEN)
             verdict = STAYS if isinstance(waiting, Never) else WAITS
             return verdict, waiting.reason, _answer(question, waiting.reason, *lines)
     for refusal in plan.refusals:

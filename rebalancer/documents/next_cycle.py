@@ -77,7 +77,8 @@ def foretell_plan(evaluation: Evaluation, status: StatusDocument) -> Plan:
     if context.mode is Mode.OBSERVE:
         evicting = replace(context, mode=Mode.EVICT, pause=None)
         admission = admit(plan, evaluation.inputs.snapshot, evaluation.inputs.memory, evicting, evaluation.view)
-        fates = admission.fates.replace(lambda wait: _would_wait(wait.refusal))
+        lasting = outlast_waits(admission.fates, find_common_obstacle(evicting), evicting.rights, None, now)
+        fates = lasting.replace(lambda wait: _would_wait(wait.refusal))
     else:
         fates = foretell(evaluation, status)
     common, approved = find_common_obstacle(context), find_approved(plan, evaluation.inputs.memory, context.mode)

@@ -106,7 +106,7 @@ def took_text(outcome: str, began: datetime, seen: datetime, ready: datetime | N
     seconds = seconds_between(began, ready or seen)
     if ready is None and outcome in SEEN_LATER:
         return f"at most {format_duration(timedelta(seconds=max(1, seconds)))}"
-    return format_duration(timedelta(seconds=seconds))
+    return f"about {format_duration(timedelta(seconds=seconds))}"
 
 
 def past_moves(usual: _Took) -> str:
@@ -126,6 +126,9 @@ def ago(moment: datetime, now: datetime) -> str:
 
 
 _EARLIEST: Final = " at the earliest"
+
+OR_ANOTHER: Final = "or another pod"
+"""Said beside the next pod where the choice may be another by then."""
 
 NO_CONTROLLER: Final = "no controller runs"
 """Why nothing moves where nobody leads: nothing follows then when a wait has ended."""

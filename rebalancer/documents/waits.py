@@ -65,7 +65,7 @@ class LikelyDomains(CamelCaseStruct, frozen=True, kw_only=True):
 class NextMove(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A pod that is evicted, from its node, and where its replacement may be placed, by topology key.
 
-    `orAnother`: its StatefulSet waits for a pod of a lower ordinal. Once that is Ready, another may be chosen.
+    `orAnother`: another may be chosen, as some pods that may not go yet may go by then.
     """
 
     namespace: Text

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from rebalancer.documents.losses import LossStatus
 from rebalancer.documents.overview import Figures
-from rebalancer.documents.phrases import ago, domains_text, end_text, from_now, workload_names
+from rebalancer.documents.phrases import OR_ANOTHER, ago, domains_text, end_text, from_now, workload_names
 from rebalancer.documents.status import ApprovalStatus, StatusDocument
 from rebalancer.documents.waits import HoldStatus, NextMove, RepairWait
 from rebalancer.model.modes import Mode
@@ -17,9 +17,6 @@ from rebalancer.reporting.acting import describe_missing_rights, find_hindrance,
 
 NOT_NOW: Final = "cannot be repaired now"
 """What is said of a violation that evictions do not repair as things are; its reason names the way out."""
-
-OR_ANOTHER: Final = "or another pod"
-"""Said beside the next pod where that is chosen only then."""
 
 _ENDED_BY_A_CYCLE: Final = frozenset({Reason.BREAKER_OPEN, Reason.DOMAIN_UNSETTLED})
 """Holds that the first cycle after their time ends, unless a bound is exceeded again, or a node lost, before."""

@@ -515,14 +515,9 @@ def check_foretold(run: Run) -> None:
     check_planned(run, planned, evaluation)
     foretold = planned.fates
     if state.mode is Mode.OBSERVE:
-        # What mode Evict would send is said: a pause or a memory that is not saved, like the mode, is no reason to
-        # foresee nothing.
+        # What mode Evict would send is said: a pause alone, like the mode, is no reason to foresee nothing.
         evicting = state.in_force.policy.model_copy(update={"mode": Mode.EVICT})
-        state = replace(
-            state,
-            in_force=replace(state.in_force, policy=evicting, pause=None),
-            queue=replace(state.queue, unsaved=""),
-        )
+        state = replace(state, in_force=replace(state.in_force, policy=evicting, pause=None))
     read_at = (run.now - run.snapshot.taken_at).total_seconds()
     following, _ = step(replace(state, turn=0), CycleDue(snapshot=snapshot, read_at=read_at), run.now)
     assert following.cycle is not None

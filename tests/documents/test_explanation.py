@@ -8,6 +8,8 @@ from msgspec import structs
 
 from rebalancer.admission.slow_start import not_created
 from rebalancer.documents.explanation import (
+    LEAVES,
+    STAYS,
     ExplanationDetails,
     ExplanationDocument,
     explain_pod,
@@ -112,11 +114,21 @@ def test_pods_that_cost_the_same_are_told_that_the_name_decides() -> None:
 
 
 def test_a_pod_whose_node_is_gone_is_said_to_be_deleted_soon() -> None:
-    """Before anything else: what is said of its rules is about pods that remain."""
+    """Where its replacement goes is not foretold: the other pods of the node are created anew, too."""
     whole = a_cluster("ab", 1, {"a-1": 1, "b-1": 1}, namespace="one", spread={ZONE: 1}).snapshot()
     without = replace(whole, nodes=tuple(node for node in whole.nodes if node.name != "b-1"))
     for snapshot, is_gone in ((whole, False), (without, True)):
         evaluation = evaluate(snapshot, rules())
         (pod,) = (one for one in snapshot.pods if one.node == "b-1")
-        answers = explain_pod(pod, evaluation.view, evaluation.assessment, evaluation.plan).path
-        assert (answers[0].answer == "no, node b-1 is gone") is is_gone
+        explained = explain_pod(pod, evaluation.view, evaluation.assessment, evaluation.plan)
+        assert (explained.path[0].answer == "no, node b-1 is gone") is is_gone
+        assert (explained.verdict == LEAVES) is is_gone
+        assert any(one.question == "Where would kube-scheduler place that?" for one in explained.path) is not is_gone
+
+
+def test_where_no_node_was_read_none_is_said_to_be_gone() -> None:
+    snapshot = a_cluster("ab", 1, {"a-1": 1, "b-1": 1}, namespace="one", spread={ZONE: 1}).snapshot()
+    unread = replace(snapshot, nodes=(), unknown=frozenset({"Node"}))
+    evaluation = evaluate(unread, rules())
+    explained = explain_pod(unread.pods[0], evaluation.view, evaluation.assessment, evaluation.plan)
+    assert explained.verdict == STAYS

@@ -37,9 +37,9 @@ TEXTS = [
     "paused by field manager kubectl-patch at 2026-01-05 08:12:09Z until somebody resumes: no reason given",
     "the pause ended by itself after 10s",
     "plan 0a1b2c3d approved by alice (declared)",
-    f"{EVICTED} the replacement on node-c-2 is Ready as predicted in zone c, after 31s",
-    f"{EVICTED} the replacement on node-b-1 is Ready, but not as predicted in zone c, after 31s",
-    f"{EVICTED} no replacement was Ready after 31s",
+    f"{EVICTED} the replacement on node-c-2 is Ready as predicted in zone c, after about 31s",
+    f"{EVICTED} the replacement on node-b-1 is Ready, but not as predicted in zone c, after about 31s",
+    f"{EVICTED} no replacement was Ready after about 31s",
     f"{EVICTED} the workload wanted no replacement any more after at most 31s",
     f"{CART}: the eviction of cart-7d4b9c6f5-8xk2f from node-a-1 to repair SkewViolated was refused or not carried out",
     f"{CART}: cart-7d4b9c6f5-8xk2f on node-a-1 was gone before it was evicted",
@@ -112,7 +112,7 @@ def test_a_move_lasts_until_its_replacement_was_ready_and_not_until_somebody_loo
     """The next leader may look long after; of an entry without that time, the time it was seen is the most."""
     seen_late = structs.replace(moved(60, MoveState.VERIFIED), ready=AT + 33)
     document = history_entry(seen_late)
-    assert document.text.endswith("is Ready as predicted in zone c, after 4s")
+    assert document.text.endswith("is Ready as predicted in zone c, after about 4s")
     assert (document.seconds, document.ready_at) == (4, datetime.fromtimestamp(AT + 33, UTC))
     unknown = history_entry(structs.replace(seen_late, ready=0))
     assert unknown.text.endswith("is Ready as predicted in zone c, after at most 31s")

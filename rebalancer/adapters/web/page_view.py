@@ -30,6 +30,7 @@ from rebalancer.documents.nodes import NodeEntry
 from rebalancer.documents.overview import ROWS, VIOLATIONS, FacetEntry, RowState, WorkloadRow
 from rebalancer.documents.page import PageDocument
 from rebalancer.documents.phrases import (
+    OR_ANOTHER,
     ago,
     domains_text,
     from_now,
@@ -58,7 +59,6 @@ from rebalancer.reporting.acting import (
 )
 from rebalancer.reporting.headline import (
     NOT_NOW,
-    OR_ANOTHER,
     Headline,
     Sign,
     approval_sentences,
@@ -451,6 +451,10 @@ class PageView:
         moving = self._page.status.in_flight
         first = self._describe_moving(moving[0]) if moving else ""
         blocked = plural(figures.blocked, "eviction")
+        totals = self._page.totals
+        how_few = "in all, the proved minimum" if figures.waiting and self._optimal else ""
+        if totals is not None and totals.uncounted:
+            following = "; ".join(filter(None, [uncounted_text(totals.uncounted), following]))
         return [
             Figure(
                 Sign.VIOLATED,
@@ -464,7 +468,7 @@ class PageView:
                 Sign.WAITING,
                 "To be evicted",
                 figures.waiting,
-                following or ("in all, the proved minimum" if figures.waiting and self._optimal else ""),
+                following or how_few,
                 link(state=RowState.WAITING),
             ),
             Figure(

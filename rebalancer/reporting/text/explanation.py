@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rebalancer.documents.explanation import MOVES, STAYS, WAITS, ExplanationDocument
+from rebalancer.documents.explanation import LEAVES, MOVES, STAYS, WAITS, ExplanationDocument
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_lines
 from rebalancer.reporting.text.map import map_lines, rule_lines
 
-_STYLES: Final = {MOVES: Style.MOVING, WAITS: Style.CAUTION, STAYS: Style.HEADING}
+_STYLES: Final = {MOVES: Style.MOVING, WAITS: Style.CAUTION, STAYS: Style.HEADING, LEAVES: Style.HEADING}
 
 
 def explanation_text(document: ExplanationDocument, layout: TextLayout = PLAIN, *, foot: Sequence[str] = ()) -> str:

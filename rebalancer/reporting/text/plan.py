@@ -13,6 +13,7 @@ from rebalancer.documents.domain_counts import ListedCounts
 from rebalancer.documents.phrases import (
     DOES_NOT_GO_ON,
     NO_CONTROLLER,
+    OR_ANOTHER,
     end_text,
     listed_text,
     method_lines,
@@ -35,7 +36,7 @@ from rebalancer.documents.waits import MOST_LIKELY, LikelyDomains, RepairWait, s
 from rebalancer.model.reasons import Reason, State
 from rebalancer.model.snapshot import TIMELESS
 from rebalancer.model.words import format_rest, name_list, plural, short_key, shorten_keys
-from rebalancer.reporting.headline import NOT_NOW, OR_ANOTHER, WITHOUT_NODE
+from rebalancer.reporting.headline import NOT_NOW, WITHOUT_NODE
 from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLayout, join_lines, more_text, sections
 from rebalancer.reporting.text.resilience import changed_loss_text, unlisted_loss_lines
 

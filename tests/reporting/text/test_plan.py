@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations_with_replacement, product
 from pathlib import Path
 from textwrap import dedent
+from typing import Any
 
 import pytest
 import yaml
@@ -36,7 +37,7 @@ from rebalancer.reporting.text.explanation import explanation_text
 from rebalancer.reporting.text.plan import PlanOptions, plan_text
 from rebalancer.resilience.comparison import ChangedLoss, Effect, Left, TooManyToCompare
 from rebalancer.scheduling.view import View
-from rebalancer.simulator import HOSTNAME, ZONE, SimulatedCluster
+from rebalancer.simulator import HOSTNAME, START, ZONE, SimulatedCluster
 from tests.build import a_cluster, a_layout, a_policy
 from tests.controller.simulated import Simulation
 from tests.drawing import examples
@@ -576,11 +577,12 @@ def test_what_a_moving_pod_may_change_is_not_said_to_be_out_of_reach() -> None:
     assert "For details" not in moves
 
 
-def test_the_next_pod_is_not_promised_while_a_stateful_set_waits_for_a_lower_ordinal() -> None:
-    """Once db-1 is Ready, db-2 and db-4 may go, too."""
+@pytest.mark.parametrize("late", [{"ready": False}, {"created": START}])
+def test_the_next_pod_is_not_promised_while_others_may_not_go_yet(late: dict[str, Any]) -> None:
+    """Once db-1 is Ready, db-2 and db-4 may go, too; and db-1 itself, once it is old enough."""
     held = database({"a-1": 4, "b-1": 1})
     for unready in (False, True):
-        pods = [structs.replace(pod, ready=not (unready and pod.name == "db-1")) for pod in held.pods]
+        pods = [structs.replace(pod, **late) if unready and pod.name == "db-1" else pod for pod in held.pods]
         snapshot = replace(held, pods=pods)
         arriving = move("db-1", snapshot.taken_at, workload=Reference("shop", "StatefulSet", "db"), namespace="shop")
         seen = look(snapshot, a_policy(), structs.replace(NO_MEMORY, moves=(arriving,)))
