@@ -68,6 +68,13 @@ def test_links_lead_somewhere(page: str) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES_BY_HAND)
+def test_a_row_of_a_table_is_one_line(page: str) -> None:
+    """A line break in a cell ends the table: the rest of it is shown as text."""
+    rows = [line for line in CODE.sub("", text_of(page)).splitlines() if line.startswith("|")]
+    assert [row for row in rows if not row.rstrip().endswith("|")] == []
+
+
+@pytest.mark.parametrize("page", PAGES_BY_HAND)
 def test_files_that_are_named_exist(page: str) -> None:
     """A file in backquotes, seen from the top of the repository."""
     missing = [name for name in FILE.findall(text_of(page)) if not (ROOT / name).exists()]

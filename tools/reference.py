@@ -298,7 +298,7 @@ def _fields(
     for name, field in node["properties"].items():
         inner = _section(field, definitions)
         value = (values or {}).get(name, field.get("default"))
-        about = field.get("description", "")
+        about = " ".join(field.get("description", "").split())  # a second paragraph would end the table
         required = name in node.get("required", ())
         if "$ref" in field and inner is not None and not required and isinstance(value, dict):
             yield from _fields(inner, definitions, f"{prefix}{name}.", value)

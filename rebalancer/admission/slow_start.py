@@ -90,7 +90,7 @@ class ReplacementNotRunning(Refusal):
     def __str__(self) -> str:
         return (
             f"the replacement of pod {self.pod} of {self.workload} does not run: {self.why}. Nothing more is evicted "
-            f"in the {'namespace, in which this is so in several workloads,' if self.holds_namespace else 'workload'} "
+            f"in the {'namespace (several of its workloads fail like this)' if self.holds_namespace else 'workload'} "
             f"until it does{_describe_own(self.own, self.workload.namespace)}"
         )
 

@@ -161,7 +161,7 @@ class RequestsUncertain(Refusal):
         ]
         return (
             f"a new pod of {self.owner} will request {name_list(ranges)}: its template, its namespace and its newest "
-            f"pod say different things, and what node {self.node} has room for depends on it"
+            f"pod say different things. Whether node {self.node} has room depends on that"
         )
 
 

@@ -46,8 +46,8 @@ class NoBetterPlace(Refusal):
 
     def __str__(self) -> str:
         return (
-            "preferred podAntiAffinity could be honoured more, and by all of its scores kube-scheduler would place no "
-            "replacement so"
+            "preferred podAntiAffinity could be satisfied better, but by its scores kube-scheduler would not place the "
+            "replacements that way"
         )
 
 
@@ -61,7 +61,7 @@ class EvenSpread(Fact):
 
     def __str__(self) -> str:
         over = f"{plural(self.pods, 'pod')} over {plural(self.domains, 'domain')} of {short_key(self.key)}"
-        return f"{over} are apart most, as far as these have places, once {plural(self.above, 'pod')} of them moved"
+        return f"{over} are as far apart as there are places once {plural(self.above, 'pod')} of them moved"
 
 
 class _Weighing(MultiClassModel):

@@ -24,7 +24,7 @@ class DependsOnPods(Fact):
     what: str
 
     def __str__(self) -> str:
-        return f"its pods have {self.what}: how many find a node again is not bounded from below"
+        return f"its pods have {self.what}: for none of them is it certain that it finds a node again"
 
 
 class Exclusion(NamedTuple):

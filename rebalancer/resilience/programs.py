@@ -33,7 +33,7 @@ class TooLarge(Fact):
 
     def __str__(self) -> str:
         services, nodes = plural(self.services, "service"), plural(self.nodes, "node")
-        return f"{services} may be placed on {nodes}: too many for more than sums of what they request and what is left"
+        return f"{services} may be placed on {nodes}: too many to compare more than what is requested and what is free"
 
 
 class Programs:

@@ -166,7 +166,7 @@ def test_what_is_too_large_for_a_program_says_so() -> None:
     reasons = [found.unknown for found in find_bounds(loss, sizes=BY_SUMS)]
     assert reasons == [TooLarge(2, 1)] * 2
     assert str(reasons[0]) == (
-        "2 services may be placed on 1 node: too many for more than sums of what they request and what is left"
+        "2 services may be placed on 1 node: too many to compare more than what is requested and what is free"
     )
 
 

@@ -23,8 +23,8 @@ class NobodyRecreates(Refusal):
 
     def __str__(self) -> str:
         return (
-            "no owner whose pods can be placed anew has pods that required podAntiAffinity keeps apart here: those of "
-            "DaemonSets and of unknown owners stay where they are"
+            "the pods that required podAntiAffinity keeps apart here belong to DaemonSets or unknown owners, and such "
+            "pods are not moved"
         )
 
 
@@ -46,6 +46,6 @@ class OthersNeedNotMove(Refusal):
 
     def __str__(self) -> str:
         return (
-            "required podAntiAffinity is declared by pods that stay where they are, and pods of other namespaces are "
-            "not evicted for these"
+            "the pods that declare required podAntiAffinity cannot be moved, and for their sake no pods of other "
+            "namespaces are evicted"
         )

@@ -221,10 +221,10 @@ class KeptPods(Fact):
             return f"Every repair evicts {named}"
         if self.enough > self.fewest:
             return (
-                f"Every repair of {plural(self.fewest, 'eviction')} evicts {named}. {self.enough} evictions would do "
-                "without, but no more than the fewest are made"
+                f"Every repair of {plural(self.fewest, 'eviction')} evicts {named}. {self.enough} evictions could "
+                "spare them, but Rebalancer makes only the fewest"
             )
-        return f"No safe eviction of other pods was found, and the repair evicts {named}"
+        return f"The repair evicts {named}. No safe eviction of other pods was found"
 
 
 _ANY_REMEDY: Final = "Raise its maxUnavailable or lower its minAvailable"

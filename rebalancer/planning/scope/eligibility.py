@@ -110,8 +110,8 @@ class NamespaceBeingDeleted(Refusal):
 
     def __str__(self) -> str:
         return (
-            f"namespace {self.namespace} is being deleted, so that no replacement can be created there; nothing is "
-            "evicted in it, and nothing is to be done"
+            f"namespace {self.namespace} is being deleted: no replacement could be created there. Nothing is to be "
+            "done"
         )
 
 

@@ -31,7 +31,7 @@ class PodGroupUnknown(Refusal):
     unread: bool
 
     def __str__(self) -> str:
-        doubt = "its pods may be disrupted only together, for all that is known"
+        doubt = "its pods may have to be disrupted together"
         if self.unread:
             return (
                 f"PodGroup {self.group} was not read: {doubt}. Allow podgroups of scheduling.k8s.io/v1beta1 to be "

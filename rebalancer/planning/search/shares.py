@@ -23,9 +23,9 @@ class PlanTooCostly(Refusal):
 
     def __str__(self) -> str:
         return (
-            f"its pod classes times nodes are {self.cells:,}; a plan takes on {self.share:,} for a namespace, and "
-            f"{self.left:,} are left for {self.namespace}. Workloads of other namespaces go first. Let fewer "
-            "workloads count each other's pods"
+            f"it is too large: its pod classes times nodes are {self.cells:,}. A plan handles {self.share:,} for each "
+            f"namespace, and {self.left:,} are left for {self.namespace}. Workloads of other namespaces go first. Let "
+            "fewer workloads count each other's pods"
         )
 
 
