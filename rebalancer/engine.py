@@ -38,7 +38,7 @@ def without_stopwatch(_: str) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class Inputs:
-    """What an evaluation depends on; `only` are the workloads whose repair alone is planned, None: all."""
+    """What an evaluation depends on. With `only`, only repairs of these workloads are planned."""
 
     snapshot: Snapshot
     policy: Policy
@@ -61,9 +61,9 @@ class Evaluation:
     plan: Plan
     """The next safe step of each repair, with the proof of its minimum, and why the rest waits."""
     team_problems: Mapping[str, str]
-    """By namespace what of its team policy is not in force, and why; empty where the snapshot has no team policies."""
+    """By namespace: what of its team policy is not in force, and why. Empty if the snapshot has no team policies."""
     valid_until: datetime
-    """From then on equal inputs may give another evaluation: pods have aged, nodes have settled."""
+    """From this time on equal inputs may give another evaluation, because pods have aged or nodes have settled."""
 
     def serves(self, inputs: Inputs) -> bool:
         """Return whether evaluating other inputs, with a later snapshot, would give this evaluation."""
@@ -73,12 +73,12 @@ class Evaluation:
             and own.policy is inputs.policy
             and own.profile == inputs.profile
             and own.only == inputs.only
-            and own.snapshot.holds_same(inputs.snapshot)  # before the memory: it mostly differs, and costs least
+            and own.snapshot.holds_same(inputs.snapshot)  # before the memory, because it mostly differs and costs least
             and own.memory.planning == inputs.memory.planning
         )
 
     def at(self, inputs: Inputs) -> Self:
-        """Return the evaluation of inputs that it serves, whose snapshot is later."""
+        """Return this evaluation for inputs that it serves, with their later snapshot."""
         made_at = inputs.snapshot.taken_at
         return replace(
             self,
@@ -97,18 +97,18 @@ def evaluate(
     only: Collection[Reference] | None = None,
     stopwatch: Stopwatch = without_stopwatch,
 ) -> Evaluation:
-    """Assess and plan a snapshot; team policies that it has are put in force.
+    """Assess and plan a snapshot, with the team policies in it.
 
-    `profile` is how the scheduler is configured, None: as `policy.scheduler` says without a file. `memory` is what the
-    controller has stored of earlier cycles, None where there is no controller. `only` names workloads: then nothing is
-    planned but the repairs that some of them belong to. Raises ValueError where the policy names `scheduler.configFile`
+    `profile` is the scheduler's configuration; None means as `policy.scheduler` says without a file. `memory` is what
+    the controller has stored of earlier cycles, None where there is no controller. With `only`, a set of workloads,
+    only repairs that some of them belong to are planned. Raises ValueError if the policy names `scheduler.configFile`
     and no profile is passed.
     """
     if profile is None:
         profile = default_profile(policy)
-    # Pods that hold capacity give way to every other: they count nowhere.
+    # Every other pod can displace pods that hold capacity, so these count nowhere.
     snapshot = without_placeholders(snapshot, policy.capacity.namespace)
-    if memory is None:  # a snapshot from a file says by its pods alone what others evict
+    if memory is None:  # only the pods in a snapshot from a file show what others evict
         memory = Memory(evicted_by_others=evictions_in(snapshot))
     merged = Merged(policy=policy, problems={})
     if snapshot.team_maps is not None:

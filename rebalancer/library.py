@@ -26,12 +26,12 @@ def read_snapshot(
     """Read what `kubectl get … -o json` or `-o yaml` prints; `docs/reference/commands.md` has the whole command.
 
     `source` names the file in messages. `at` is when the file was written, an aware time; None: the newest time in it.
-    `version` is that of the API server, such as "1.34"; None: the newest that is known. Raises UnreadableSnapshot if
-    the document is no list of Kubernetes objects, ValueError if the version is none.
+    `version` is the API server's version, such as "1.34"; None: the newest known version. Raises UnreadableSnapshot if
+    the document is no list of Kubernetes objects, ValueError if the version is invalid.
 
-    The commands print what a file lacks; here it is a warning of category IncompleteSnapshot, so that the snapshot
-    alone is returned, and `warnings.simplefilter("error", IncompleteSnapshot)` makes an exception of it.
-    A message may name a flag of the commands, such as `--at`: it is the parameter of that name.
+    The commands print what a file lacks. Here it is a warning of category IncompleteSnapshot, which
+    `warnings.simplefilter("error", IncompleteSnapshot)` turns into an exception. If a message names a flag of the
+    commands, such as `--at`, use the parameter of that name.
     """
     known = NEWEST if version is None else Version.parse(version)
     snapshot, problems = files.read_snapshot(data, version=known, at=at, source=source)
@@ -39,13 +39,13 @@ def read_snapshot(
         warnings.warn(problem, IncompleteSnapshot, stacklevel=2)
     if snapshot.team_maps is None:
         return snapshot
-    home = own_namespace()  # there, the ConfigMap of the same name is the cluster policy
+    home = own_namespace()  # in our own namespace this ConfigMap is the cluster policy
     return replace(snapshot, team_maps=tuple(one for one in snapshot.team_maps if one.namespace != home))
 
 
 def read_plan(data: bytes, evaluation: Evaluation) -> Plan:
-    """Read the output of `write_plan` for the plan of an equal evaluation: it returns that plan, whole.
+    """Read the output of `write_plan`, given an equal evaluation; return the whole plan that was written.
 
-    Raises ValueError where the bytes are no plan, or name a pod, group or limit that the evaluation does not have.
+    Raises ValueError if the bytes are no plan, or name a pod, group or limit that the evaluation does not have.
     """
     return plan_file.read_plan(data, evaluation.assessment, evaluation.view.snapshot)

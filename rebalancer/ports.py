@@ -27,7 +27,7 @@ class EvictionResult(StrEnum):
 
     EVICTED = "evicted"
     BUDGET = "budget"
-    """A PodDisruptionBudget does not allow it now."""
+    """A PodDisruptionBudget does not allow the eviction now."""
     STALE = "stale"
     """A PodDisruptionBudget was changed a moment ago."""
     THROTTLED = "throttled"
@@ -36,11 +36,11 @@ class EvictionResult(StrEnum):
     CONFLICT = "conflict"
     """Another pod has the name now."""
     FORBIDDEN = "forbidden"
-    """The account has no right to evict."""
+    """The controller's account has no right to evict."""
     REFUSED = "refused"
-    """An admission webhook, policy or plugin does not allow it now, on purpose."""
+    """An admission webhook, policy or plugin deliberately does not allow the eviction now."""
     FAILED = "failed"
-    """Refused for a reason that does not go away by itself."""
+    """The API server refused the request for a reason that does not go away by itself."""
     UNKNOWN = "unknown"
     """No answer, or one without a result: the pod may or may not be evicted."""
 
@@ -53,7 +53,7 @@ class Denial(Struct, frozen=True):
     words: str
     """The refuser's own message."""
     is_temporary: bool = False
-    """Whether it answered 429 (Too Many Requests): it may remove the pod itself a little later."""
+    """Whether the refuser answered 429 (Too Many Requests): it may remove the pod itself a little later."""
 
 
 class EvictionAnswer(Struct, frozen=True):
@@ -68,9 +68,9 @@ class EvictionAnswer(Struct, frozen=True):
 
 
 class SaveAnswer(Struct, frozen=True):
-    """The answer to a request to store documents: `problem` says why the first is not stored, "" if it is.
+    """The answer to a request to store documents: `problem` says why the first was not stored, "" if it was.
 
-    `conflict` is set if somebody else has written since: what they have written must be read first.
+    `conflict` is set if somebody else has written in between: their text must be read first.
     """
 
     problem: str = ""
@@ -78,15 +78,15 @@ class SaveAnswer(Struct, frozen=True):
 
 
 class ReadFailedError(Exception):
-    """Something could not be read; the message says what and why. No action that needs it is taken."""
+    """Something could not be read; the message says what and why. No action that needs the missing facts is taken."""
 
 
 class ReadForbiddenError(ReadFailedError):
-    """This identity may not read it: that does not pass by itself."""
+    """This identity has no right to read something. That does not pass by itself."""
 
 
 class PlacedPod(NamedTuple):
-    """A pod's name and its node, "" where it is not bound yet."""
+    """A pod's name and its node, "" if the pod is not bound yet."""
 
     name: str
     node: str
@@ -95,7 +95,7 @@ class PlacedPod(NamedTuple):
 class ReplicaCount(Struct, frozen=True):
     """How many pods a workload wants, and how many of its pods are Ready.
 
-    `pods` are its pods by UID, without ended and terminating pods; None where they are not known.
+    `pods` are its pods by UID, without ended and terminating pods; None if they are not known.
     """
 
     wanted: int
@@ -104,7 +104,7 @@ class ReplicaCount(Struct, frozen=True):
 
 
 def place_pods(pods: Iterable[Pod]) -> Mapping[str, PlacedPod]:
-    """Return which pods are where; see `ReplicaCount`."""
+    """Return each pod's place by UID, as `ReplicaCount.pods` has them."""
     left = (pod for pod in pods if not pod.terminating and not pod.finished)
     return {pod.uid: PlacedPod(pod.name, pod.node or "") for pod in left}
 
@@ -150,7 +150,7 @@ class Cluster(Protocol):
         ...
 
     def read_pause(self) -> Pause | None:
-        """Read the kill switch from the API server, within a second; raise ReadFailedError where that fails."""
+        """Read the kill switch from the API server, within a second; raise ReadFailedError if that fails."""
         ...
 
     def count_replicas(self, workload: Reference) -> ReplicaCount:
@@ -158,9 +158,9 @@ class Cluster(Protocol):
         ...
 
     def pod_remains(self, move: Move) -> bool:
-        """Read from the API server whether the pod of a move exists, by its UID, and is not terminating.
+        """Return whether a move's pod, identified by its UID, still exists and is not terminating.
 
-        Within about a second; raise ReadFailedError where that fails.
+        The API server answers within about a second; raise ReadFailedError where reading fails.
         """
         ...
 
@@ -181,7 +181,7 @@ class HistoryStore(Protocol):
     """The ConfigMaps of the history, read and written by the leader."""
 
     def read(self) -> Contents:
-        """Return what they have; raise HistoryError."""
+        """Return the texts of all ConfigMaps; raise HistoryError."""
         ...
 
     def write(self, write: Write) -> None:
@@ -205,15 +205,15 @@ class Placeholders(Protocol):
         ...
 
     def explain_placeholder(self, namespace: str, token: str) -> str:
-        """Return what autoscaler and scheduler say of the pods of a request, "" if nothing. Never raises."""
+        """Return what autoscaler and scheduler report of the pods of a request, "" if nothing. Never raises."""
         ...
 
 
 class Monitoring(Protocol):
-    """What knows whether applications suffer."""
+    """A monitoring system that knows whether applications suffer."""
 
     def ask(self, guards: Guards) -> tuple[GuardAnswer, ...]:
-        """Ask the queries of guards, and return an answer for each, in order; an error is an answer, too. Never raises.
+        """Run the queries of guards; return an answer for each, in order. An error is an answer, too. Never raises.
 
         Takes as long as the answers to all queries, each bounded by `prometheus.timeout`.
         """
@@ -227,7 +227,7 @@ class PatchResult(StrEnum):
     CONFLICT = "conflict"
     """The pod has changed since it was read, or is gone; nothing was written."""
     FAILED = "failed"
-    """Refused, or without an answer."""
+    """The API server refused the patch, or did not answer."""
 
 
 class PatchAnswer(Struct, frozen=True):
@@ -250,10 +250,9 @@ class PodAnnotator(Protocol):
         ...
 
     def find_missing_restriction(self, namespace: str, pod: str) -> str:
-        """Return why this identity might change more of pods than their deletion costs, "" if it cannot.
+        """Return why this identity might change more of a pod than its deletion cost, "" if it cannot.
 
-        A change of a label is tried without effect: the API server must refuse it by the admission policy. Never
-        raises.
+        A change of a label is sent as a dry run: the admission policy must make the API server refuse it. Never raises.
         """
         ...
 
@@ -263,14 +262,14 @@ class ScaleResult(StrEnum):
 
     SCALED = "scaled"
     CONFLICT = "conflict"
-    """The workload has changed since it was read, or another one has its name; nothing was written."""
+    """The workload has changed since it was read, or its name now belongs to another; nothing was written."""
     GONE = "gone"
     FORBIDDEN = "forbidden"
-    """This account has no right to it, or admission control does not allow it; the message says which."""
+    """This account has no right to the change, or admission control does not allow it; the message says which."""
     FAILED = "failed"
-    """Refused for another reason; nothing was written."""
+    """The API server refused the change for another reason; nothing was written."""
     UNKNOWN = "unknown"
-    """No answer, or an error of the server: it may or may not be written."""
+    """No answer, or an error of the server: the change may or may not be written."""
 
 
 class ScaleAnswer(Struct, frozen=True):
@@ -287,7 +286,7 @@ class ScaleAnswer(Struct, frozen=True):
 
 
 class ScaleReading(Struct, frozen=True, kw_only=True):
-    """The replicas that a workload asks for, and who else declares them."""
+    """The replicas that a workload asks for, and who else sets that number."""
 
     uid: str
     replicas: int
@@ -299,7 +298,7 @@ class ScaleReading(Struct, frozen=True, kw_only=True):
     owners: tuple[str, ...] = ()
     """All field managers that own `spec.replicas`, each with the time of its last write."""
     ours: bool = True
-    """Whether only the rebalancer owns them, or no owner is known."""
+    """Whether only the rebalancer owns `spec.replicas`, or no owner is known."""
 
 
 class Scaler(PodAnnotator, Protocol):
@@ -310,7 +309,7 @@ class Scaler(PodAnnotator, Protocol):
         ...
 
     def set_replicas(self, workload: Reference, read: ScaleReading, replicas: int) -> ScaleAnswer:
-        """Change the replicas of a workload that is still as it was read. Never raises."""
+        """Change the replicas of a workload if it is unchanged since it was read. Never raises."""
         ...
 
     def load_surges(self) -> str:
@@ -318,18 +317,18 @@ class Scaler(PodAnnotator, Protocol):
         ...
 
     def save_surges(self, text: str) -> str:
-        """Replace the records, unless somebody has since they were read; return why not, "" if done. Never raises."""
+        """Replace the records if nobody else has since they were read; return why not, "" if done. Never raises."""
         ...
 
 
 LONGEST_LEASE: Final = timedelta(minutes=10)
-"""No process may be set to a longer Lease; a longer one was written by mistake."""
+"""No process may be configured for a longer Lease; a longer Lease was written by mistake."""
 
 
 class LeaseRecord(Struct, frozen=True, kw_only=True):
-    """The state of a Lease: who holds it, for how many seconds after its renewal, 0 if it does not say.
+    """The state of a Lease: its holder, and for how many seconds after a renewal, 0 if not stated.
 
-    `version` is "" if it is not yet created.
+    `version` is "" if the Lease is not yet created.
     """
 
     holder: str
@@ -340,10 +339,10 @@ class LeaseRecord(Struct, frozen=True, kw_only=True):
     version: str = ""
 
     def expires_after(self, usual: float) -> float:
-        """Return for how many seconds after a renewal its holder may count on it.
+        """Return for how many seconds after a renewal the holder may count on its Lease.
 
-        That is what the holder has written, up to LONGEST_LEASE: the holder acts by that, whatever this process is set
-        to. `usual` seconds where it has written nothing, or more than that.
+        That is the duration that the holder has written, because the holder acts by it, whatever this process is
+        configured for. If it has written none, or more than LONGEST_LEASE, `usual` seconds are returned.
         """
         return self.duration if 0 < self.duration <= LONGEST_LEASE.total_seconds() else usual
 
@@ -356,9 +355,9 @@ class Lease(Protocol):
     """The Lease whose holder leads."""
 
     def read(self) -> LeaseRecord | None:
-        """Return it, None if there is none; raise LeaseUnavailable or another error where it cannot be read."""
+        """Return the Lease, None if there is none; raise LeaseUnavailable or another error if it cannot be read."""
         ...
 
     def write(self, record: LeaseRecord) -> LeaseRecord | None:
-        """Write it and return it; None if somebody else was quicker. Raise LeaseUnavailable or another error."""
+        """Write the Lease and return it; None if somebody else was quicker. Raise LeaseUnavailable or another error."""
         ...
