@@ -1,11 +1,11 @@
-"""Whether pods are added before others go: where the policy says so, and a scale-up and scale-down repairs it.
+"""Whether a repair adds pods before others go: if the policy says so, and a scale-up and scale-down repairs it.
 
 An eviction takes a pod away before its replacement exists. A Deployment can be scaled up by the number of victims, and
 down again once all pods are Ready: its controller deletes the pods with the lowest deletion costs, which the victims
-have by then. No pod is missing in between, so that no budget of unavailable pods is spent.
+have by then. No pod is missing in between, so no budget of unavailable pods is spent.
 
-If the policy repairs a component by a surge and that is not possible, evictions do not repair it instead, unless the
-method is SurgeWhereBlocked: the method Surge means that no pod is ever missing.
+If the policy wants a component repaired by a surge and none is possible, evictions repair it only with the method
+SurgeWhereBlocked. With the method Surge no pod is ever missing.
 """
 
 from collections import Counter
@@ -36,11 +36,11 @@ from rebalancer.policy import Policy, RepairMethod
 from rebalancer.scheduling.view import View
 
 _SCALED: Final = frozenset({"ReplicaSet", "Deployment"})
-"""Kinds that are scaled by a number, and whose pods are deleted by their deletion costs."""
+"""Kinds with a number of replicas, whose controller deletes pods in the order of their deletion costs."""
 
 
 class AddedFirst(Refusal):
-    """Nothing keeps it back, but it is no eviction: this many pods are added, and it goes once these are Ready."""
+    """Nothing keeps the pod back, but it is not evicted: this many pods are added, and it goes once they are Ready."""
 
     reason = Reason.SURGING
     added: int
@@ -55,7 +55,7 @@ class AddedFirst(Refusal):
 
 
 class SurgeUnderWay(Refusal):
-    """Pods have been added to its workload, and others are to go."""
+    """Pods have been added to a workload, and other pods of it are to go."""
 
     reason = Reason.SURGING
     ends = "when the surge of its workload has ended"
@@ -65,7 +65,7 @@ class SurgeUnderWay(Refusal):
 
 
 class NotAddedTo(Refusal):
-    """The policy adds pods first there, and none can be added to this workload."""
+    """The policy adds pods first for this workload, but none can be added to it."""
 
     reason = Reason.SURGE_REFUSED
     why: str
@@ -88,7 +88,7 @@ class NoSafeAddition(Refusal):
 
 
 def add_first(fates: Fates) -> Fates:
-    """Keep back every eviction that is the end of a surge: carrying these out begins with the added pods."""
+    """Keep back every eviction that ends a surge, because a surge begins with the added pods."""
 
     def find_refusal(eviction: Eviction) -> AddedFirst | None:
         return AddedFirst(eviction.repair.added) if eviction.repair.added else None
@@ -116,12 +116,13 @@ class AdditionPlanner:
         self._rules = policy.repair
         self._ledger = ledger
         self._charged: Counter[tuple[str, str]] = Counter()
-        """What steps of this plan take of a quota's resource."""
+        """How much of each quota's resources the steps of this plan use."""
 
     def revise(self, problem: Problem, decision: Decision) -> Decision:
-        """Return a decision with a step that adds first, or why there is none; else the decision that was made.
+        """Return a decision with a step that adds first, or why there is none; else the given decision.
 
-        While a pod of it is marked, a surge is under way: whatever the policy says now, nothing else begins.
+        While a pod of the component is marked, a surge is under way. Nothing else begins then, even if the policy has
+        changed.
         """
         if any(pod.own_deletion_cost == SURGE_COST for pod in problem.component.pods):
             return structs.replace(decision, refusal=SurgeUnderWay(), step=None, method=None)
@@ -129,7 +130,7 @@ class AdditionPlanner:
             return decision
         only_blocked = self._rules.method is RepairMethod.SURGE_WHERE_BLOCKED
         if isinstance(problem.minimum(), Infeasible) or not decision.evictions:
-            # Evictions may make it smaller, and the policy forbids them there.
+            # Evictions may reduce the violation, and the policy forbids evictions there.
             refusal = decision.refusal or self.find_eviction_ban(problem.component)
             return decision if only_blocked else structs.replace(decision, refusal=refusal, step=None, method=None)
         if only_blocked and not self._is_blocked(decision):
@@ -142,7 +143,7 @@ class AdditionPlanner:
         return structs.replace(decision, state=State.UNFIXABLE, refusal=added, step=None, method=None)
 
     def find_eviction_ban(self, component: Component) -> NotAddedTo | None:
-        """Return why nothing is evicted for a component where no addition repairs it, None where evictions may."""
+        """Return why nothing is evicted for a component that no addition repairs, None if evictions are allowed."""
         if self._rules.method is RepairMethod.SURGE and self._adds_for(component):
             return NotAddedTo("only evictions would help")
         return None
@@ -154,7 +155,7 @@ class AdditionPlanner:
         return selector is None or all(selector.compiled.matches(pod.labels) for pod in component.pods)
 
     def _is_blocked(self, decision: Decision) -> bool:
-        """Return whether no eviction repairs it: none is safe, or the budgets never allow a safe eviction."""
+        """Return whether no eviction repairs a component: none is safe, or the budgets never allow a safe eviction."""
         step = decision.step
         if step is None:
             refusal = decision.refusal
@@ -186,7 +187,7 @@ class AdditionPlanner:
         )
 
     def _find_obstacle(self, problem: Problem) -> str:
-        """Return why no pod can be added to the one owner of a component, whatever its budgets are, "" if one can."""
+        """Return why no pod can be added to a component's only owner, budgets aside; "" if a pod can be added."""
         component = problem.component
         if len(component.members) > 1:
             return f"{plural(len(component.members), 'owner')} of pods are repaired together"
@@ -199,7 +200,7 @@ class AdditionPlanner:
         return self._find_change(member, owner, top or owner)
 
     def _find_change(self, member: PodController, owner: Workload, workload: Workload) -> str:
-        """Return what changes, or may change, the number of a workload's pods or which of them go, "" for nothing."""
+        """Return what changes, or may change, an owner's number of pods or which of them go, "" for nothing."""
         if (workload.namespace, workload.kind, workload.name) in self._view.snapshot.autoscalers_of:
             return "an autoscaler sets its number of replicas"
         wanted = workload.replicas
@@ -215,7 +216,7 @@ class AdditionPlanner:
         return any(pod.terminating for run in runs for pod in run.pods)
 
     def _find_bounds(self, member: PodController) -> Iterator[tuple[int, str]]:
-        """Yield how many pods may be added to an owner at once, each with what allows no more."""
+        """Yield upper bounds on the pods that may be added to an owner at once, each with its source."""
         yield self._rules.max_surge, "repair.maxSurge"
         new, old = member.next_pod, member.pods[0]
         assert isinstance(new, Pod), "the pods of an owner move only where its next pod is known"
@@ -237,7 +238,7 @@ class AdditionPlanner:
                 )
 
     def _charge(self, member: PodController, pods: int) -> None:
-        """Note what the added pods of a step take of the quotas, for the steps that are planned after it."""
+        """Note how much of the quotas the added pods of a step use, for the steps planned after it."""
         new, old = member.next_pod, member.pods[0]
         assert isinstance(new, Pod), "the pods of an owner move only where its next pod is known"
         for quota in quotas_of(old.namespace, self._view.snapshot):
@@ -245,7 +246,7 @@ class AdditionPlanner:
                 self._charged[name_quota(quota), charge.resource] += pods * charge.requested
 
     def _fit(self, budget: DisruptionBudget) -> int:
-        """Return how many pods a budget lets go once as many are added and Ready."""
+        """Return how many pods a budget lets go once an equal number is added and Ready."""
         pods = self._view.snapshot.budget_selection.pods_of(budget)
         healthy = sum(pod.ready and not pod.terminating for pod in pods)
         numbers = range(1, self._rules.max_surge + 1)

@@ -1,10 +1,10 @@
-"""Repairs by preemption: the last resort of a component whose replacements no node takes, if the policy allows it.
+"""Repairs by preemption: the last resort if no node takes a component's replacements and the policy allows it.
 
 Problem: zone c needs a pod and is full of pods of lower priority. kube-scheduler would delete some of them for the
-replacement, but their owners did not agree to that. Idea: evict one pod, and only where all is known beforehand. Every
-outcome of the preemption (`scheduling.preemption`) repairs something. Every pod that would be preempted may be evicted
-now, within all budgets, and a node is certain to take its replacement. One such eviction happens at a time, and only
-while nothing else moves: so nothing takes the places in between.
+replacement, but their owners did not agree to that. Idea: evict one pod, and only if the consequences are known
+beforehand. Every outcome of the preemption (`scheduling.preemption`) repairs something. Every pod that would be
+preempted may be evicted now, within all budgets, and a node is certain to take its replacement. Only one such eviction
+happens at a time, and only while nothing else moves, so that nothing else takes the places in between.
 
 Example, maxSkew 1: zones a, b, c hold 3, 1 and 0 pods of web; batch-x fills c, and b has capacity for it. web-0 is
 evicted from a, its replacement preempts batch-x on c, and the replacement of batch-x goes to b: 2, 1, 1.
@@ -13,8 +13,8 @@ No minimum is claimed. The evicted pod counts as gone. While it is terminating, 
 and there a replacement repairs nothing.
 
 Cost: a dry run on each node where preemption may help, and one examination of each outcome, for at most `_CANDIDATES`
-pods of a component, within `SearchLimits.preemption_nodes_of_plan`. It costs less where the policy refuses it and only
-the message is needed, and nothing where no pod of lower priority takes a place.
+pods of a component, within `SearchLimits.preemption_nodes_of_plan`. It costs less if the policy refuses preemption and
+only the message is needed, and nothing if no pod of lower priority takes up capacity.
 """
 
 from collections.abc import Hashable, Mapping, Sequence
@@ -71,7 +71,7 @@ class PreemptionRefused(Fact):
 
 
 class PreemptionObstacle(Fact):
-    """Why nothing is evicted for a repair by preemption."""
+    """Why no pod is evicted for a repair by preemption."""
 
     if TYPE_CHECKING:
 
@@ -85,7 +85,7 @@ class PreemptionObstacle(Fact):
 
 
 class PreemptionNotFollowed(PreemptionObstacle):
-    """It is not known for certain which pods would be preempted; `limit_reached`: it would take too many dry runs."""
+    """It is not certain which pods would be preempted; `limit_reached`: finding out would take too many dry runs."""
 
     limit_reached: bool = False
 
@@ -97,7 +97,7 @@ class PreemptionNotFollowed(PreemptionObstacle):
 
 
 class PreemptionWouldNotHelp(PreemptionObstacle):
-    """The replacement of a pod may be placed where it repairs nothing; `node` is "" where some node takes it as is."""
+    """A replacement may be placed where it repairs nothing; `node` is "" if some node takes it without preemption."""
 
     pod: str
     node: str
@@ -132,7 +132,7 @@ class PreemptionBreaksBudget(PreemptionObstacle):
 
 
 class PreemptedPodIsRequired(PreemptionObstacle):
-    """A pod that would be preempted counts for a constraint or limit that its going may violate."""
+    """A pod that would be preempted counts for a constraint or limit that its removal may violate."""
 
     pod: str
 
@@ -142,7 +142,7 @@ class PreemptedPodIsRequired(PreemptionObstacle):
 
 
 class PreemptedPodIncomplete(PreemptionObstacle):
-    """The workload of a pod that would be preempted lacks a Ready pod already."""
+    """The workload of a pod that would be preempted already lacks a Ready pod."""
 
     pod: str
     workload: str
@@ -168,7 +168,7 @@ class PreemptedPodEndsLate(PreemptionObstacle):
 
 
 class PreemptedPodWithoutOwner(PreemptionObstacle):
-    """No known owner creates a pod again that would be preempted."""
+    """A pod that would be preempted has no known owner that creates it again."""
 
     pod: str
 
@@ -188,7 +188,7 @@ class PreemptedPodWithoutPlace(PreemptionObstacle):
 
 
 class TooManyPreempted(PreemptionObstacle):
-    """More pods of a node or namespace would be preempted than a rate of the policy lets be evicted at a time."""
+    """More pods of a node or namespace would be preempted than a rate of the policy allows at a time."""
 
     pods: int
     field: str
@@ -224,7 +224,7 @@ class PreemptionWaits(Refusal):
 
 
 class RepairedByPreemption(Refusal):
-    """What is left of a repair by preemption: one pod is moved at a time. `lacking` as in `NodesTakeNoMore`."""
+    """The rest of a repair by preemption waits: one pod is moved at a time. `lacking` is as in `NodesTakeNoMore`."""
 
     ends = "when its replacement and those of the preempted pods are Ready"
 
@@ -243,7 +243,7 @@ class RepairedByPreemption(Refusal):
 
 
 class PreemptionPlanner:
-    """Plans repairs by preemption for one plan: after all else, one at most."""
+    """Plans at most one repair by preemption, after everything else in the plan."""
 
     def __init__(
         self,
@@ -256,7 +256,7 @@ class PreemptionPlanner:
         leaving: LeavingNodes,
         budget: SearchBudget,
     ) -> None:
-        """Take what a plan shares; `budget` counts the nodes of dry runs."""
+        """Take the state that a plan shares; `budget` counts the nodes of dry runs."""
         self._builder = builder
         self._view = builder.view
         self._assessment = assessment
@@ -271,9 +271,10 @@ class PreemptionPlanner:
         self._allowed = builder.policy.eligibility.preemption is Permission.ALLOW
 
     def revise(self, problem: SingleClassProblem, decision: Decision, planned: int) -> Decision:
-        """Return a decision with a step by preemption, or with why there is none; it has no step and a known reason.
+        """Return a decision with a step by preemption, or with the reason why there is none.
 
-        `planned` are the evictions of the plan so far. The decision is returned as it is where nothing is to be added.
+        The given decision has a refusal and no step; it is returned unchanged if there is nothing to add. `planned` are
+        the evictions of the plan so far.
         """
         closed = decision.refusal
         assert isinstance(closed, NodesTakeNoMore), "a component whose replacements no node takes"
@@ -298,7 +299,7 @@ class PreemptionPlanner:
         )
 
     def _find_others(self, preempts: str, planned: int) -> Refusal | None:
-        """Return why the step waits: whatever else moves may take a place that it needs."""
+        """Return why the step waits: another move may take a place that the step needs."""
         moves = planned + len(self._memory.in_flight) + len(self._memory.unexecuted)
         return PreemptionWaits(preempts, moves, self._pending) if moves or self._pending else None
 
@@ -307,7 +308,7 @@ class PreemptionPlanner:
         return self._capacities.count_pending()
 
     def _find(self, problem: SingleClassProblem) -> Step | Fact | None:
-        """Return a step, or why the first tried pod gives none; None without a pod that may move."""
+        """Return a step, or why the first tried pod gives none; None if no pod may move."""
         model = problem.lookahead_model(self._budget)
         candidates = [*islice(model.candidates({}, frozenset()), _CANDIDATES)]
         # Among pods that help equally, a pod that may go now is preferred: the sort is stable.
@@ -327,9 +328,9 @@ class PreemptionPlanner:
         return first
 
     def _find_outcomes(self, victim: Victim) -> Sequence[Preemption] | Fact:
-        """Return what may be preempted for the replacement of a pod; where that is not certain, why.
+        """Return which pods may be preempted for a pod's replacement, or why that is not certain.
 
-        Raises SearchLimitReached where no more nodes may be tried.
+        Raises SearchLimitReached if no more nodes may be tried.
         """
         pod, view = victim.pod, self._view
         made = replacement(pod, view)
@@ -376,7 +377,7 @@ class PreemptionPlanner:
         return PreemptionBreaksBudget(tuple(sorted(map(str, outcome.broken or every))))
 
     def _refuse_preempted(self, problem: SingleClassProblem, outcome: Preemption) -> Fact | None:
-        """Refuse pods that must not be evicted, or on which something depends that is repaired by eviction."""
+        """Refuse pods that must not be evicted, or that count for something that evictions repair."""
         node = self._leaving.refusals.get(outcome.node)
         if node is not None:
             return PreemptedPodStays(str(outcome.victims[0]), node)
@@ -431,7 +432,7 @@ class PreemptionPlanner:
         return None
 
     def _refuse_spent(self, victim: Victim, outcome: Preemption) -> Fact | None:
-        """Refuse pods that the budgets do not let go now, all of them beside the evicted one."""
+        """Refuse if the budgets do not let all preempted pods go now beside the evicted pod."""
         taken = [(victim.pod, victim.member)]
         self._ledger.take(victim.pod, victim.member)
         try:
@@ -449,9 +450,9 @@ class PreemptionPlanner:
         return None
 
     def _refuse_homeless(self, evicted: Pod, outcome: Preemption) -> Fact | None:
-        """Refuse pods whose replacements are not certain to get a node once all has happened.
+        """Refuse pods whose replacements are not certain to get a node after the preemption.
 
-        They may take the place of the evicted pod, unless it takes long to end.
+        A replacement may take the place of the evicted pod, unless that pod takes long to end.
         """
         made, view = replacement(evicted, self._view), self._view
         assert not isinstance(made, Unpredictable), "such pods have been refused"
@@ -473,9 +474,8 @@ def _get_grace(pod: Pod) -> timedelta:
 def _able(pod: Pod, rejected: Sequence[Rejected], view: View) -> Mapping[str, Verdict]:
     """Return the nodes on which preemption may help, with the scheduler's results there.
 
-    Where a spread constraint rejects a node, only pods that it counts can change that. If the node has none, which
-    would be in the pod's own namespace, it is left out. With fewer nodes `find_preemptions` counts on a shorter dry
-    run: it has all outcomes of the true run.
+    Where a spread constraint rejects a node, only pods that it counts can change that. A node without such pods, which
+    are in the pod's own namespace, is left out. The shorter dry run still has all outcomes of the full dry run.
     """
     of_namespace = view.snapshot.pods_in.get(pod.namespace, ())
     lower = {view.where(other) for other in of_namespace if other.spec.priority < pod.spec.priority}
@@ -489,9 +489,9 @@ def _able(pod: Pod, rejected: Sequence[Rejected], view: View) -> Mapping[str, Ve
 def _finds_node(pod: Pod, new: Sequence[Pod], view: View) -> bool:
     """Return whether a node is certain to take a new pod, wherever the other new pods are placed before.
 
-    Each of the others closes at most its own node, if only what it requests counts. So it is enough to have as many
-    nodes as new pods, or one node with capacity for all. Where more counts than requests, only a single new pod is
-    certain.
+    If only requests count, each other new pod closes at most the node that it takes. So it is enough to have as many
+    nodes as new pods, or one node with capacity for all. If more than requests counts, only a single new pod is certain
+    of a node.
     """
     if pod.claims or pod.least is not None or unpredictable(pod, view) is not None:
         return False

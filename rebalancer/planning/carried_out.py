@@ -1,6 +1,7 @@
-"""The cluster after evictions, on paper: each replacement runs where kube-scheduler most likely places it.
+"""A model of the cluster after evictions: each replacement runs where kube-scheduler most likely places it.
 
-If the scheduler is forced to repay a step, this is one of its outcomes; each has equal counts for its rules.
+If the scheduler is forced to repay a step, this is one of the step's outcomes; all have equal counts for the
+scheduler's rules.
 """
 
 from collections.abc import Collection
@@ -18,7 +19,7 @@ from rebalancer.scheduling.view import View
 
 
 def carry_out(view: View, evictions: Collection[Eviction]) -> Snapshot | None:
-    """Return the snapshot after evictions, None where a replacement is not known or finds no node."""
+    """Return the snapshot after evictions, None if a replacement is not known or finds no node."""
     uids = {eviction.pod.uid for eviction in evictions}
     state = view.without([eviction.pod for eviction in evictions])
     moved: dict[str, Pod] = {}
@@ -31,7 +32,7 @@ def carry_out(view: View, evictions: Collection[Eviction]) -> Snapshot | None:
             return None
         node = next(iter(chosen))
         state = state.with_placed(new, node)
-        # It counts as settled: how long the repair takes is not the question.
+        # The replacement counts as settled: how long the repair takes is not the question.
         moved[eviction.pod.uid] = structs.replace(
             eviction.pod, labels=new.labels, spec=new.spec, requests=new.requests, node=node, phase=PodPhase.RUNNING
         )

@@ -1,4 +1,4 @@
-"""What is known of one problem while it is decided, and the resulting decision."""
+"""The state of one problem while it is decided, and the resulting decision."""
 
 from collections.abc import Sequence
 from functools import cached_property
@@ -31,8 +31,8 @@ P = TypeVar("P", bound=Problem)
 class Detour(Fact):
     """The repair may take more evictions than the minimum: no order of them is certain to reach it, or none was found.
 
-    `at_once` is how many evictions under way at once were searched to the end, for orders in which nothing is exceeded
-    by more in between; None where the search proves nothing.
+    Up to `at_once` concurrent evictions, the search visited every order in which no excess grows in between; None if
+    the search proves nothing.
     """
 
     minimum: int
@@ -67,7 +67,7 @@ class ComponentContext(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def predictions_failed(self) -> bool:
-        """Whether enough predictions failed in a row that none is acted on any more."""
+        """Whether so many predictions failed in a row that no further prediction is acted on."""
         return self.failed_predictions >= MAX_FAILED_PREDICTIONS
 
     @property
@@ -76,7 +76,7 @@ class ComponentContext(Struct, frozen=True, kw_only=True, gc=False):
         return not self.predictions_failed and not self.moving
 
     def goals(self, evictions: int) -> Sequence[StepGoal]:
-        """Return the goals of a step in turn: the extra eviction of a repair is used once."""
+        """Return the goals to try for a step, in order; the extra eviction of a repair can be used once."""
         used = self.extra_goal is not None and evictions > self.extra_goal
         return [StepGoal.FULL] if used else [StepGoal.FULL, StepGoal.ONE_EXTRA]
 
@@ -87,13 +87,13 @@ class Decision(Struct, frozen=True, kw_only=True, gc=False):
     state: State = State.VIOLATED
     refusal: Refusal | None = None
     evictions: int = 0
-    """How many evictions the whole repair takes, proved minimal where `optimal`."""
+    """How many evictions the whole repair takes, proved minimal if `optimal`."""
     lower_bound: int = 0
-    """Holds in any case."""
+    """The least number of evictions, also if `evictions` is not optimal."""
     proved: Proof | None = None
     """Why no fewer evictions are enough."""
     detour: Detour | None = None
-    """Why the repair may take more."""
+    """Why the repair may take more than the minimum."""
     step: Step | None = None
     """The next step, None if there is none: `refusal` says why."""
     forced: bool = True
@@ -107,9 +107,9 @@ class Decision(Struct, frozen=True, kw_only=True, gc=False):
     needs_lookahead: bool = False
     """Searches on the real nodes were left for later."""
     kept: KeptPods | None = None
-    """Pods that the budgets never let go, where the step takes one of them."""
+    """The pods that the budgets never let go, if the step takes one of them."""
     relaxable: Relaxable | None = None
-    """Has the relaxation of a component for which one can be searched."""
+    """The component for which a relaxation can be searched, if it is infeasible."""
     ranked: RankedPods | None = None
     """The pods of one class from which the step was chosen."""
 
@@ -143,12 +143,12 @@ class Case(Generic[P]):
         return self._ledger.most_concurrent(self.problem.victims) or self._limits.step_evictions
 
     def concurrent_in_part(self, refused: Decision) -> int:
-        """Return how many pods a step of a partial repair may evict; budgets count where a whole repair is known."""
+        """Return how many pods a step of a partial repair may evict; budgets count if a whole repair is known."""
         most = self._limits.step_evictions
         return min(self.concurrent, most) if refused.evictions else most
 
     def take(self, decision: Decision, search: StepSearch) -> Decision | None:
-        """Add the step of a search to a decision, or its final refusal; None where other searches may answer."""
+        """Add the step of a search to a decision, or its final refusal; None if other searches may answer."""
         self.last_search = search
         self.attempts += search.attempts
         step = search.step
@@ -161,7 +161,7 @@ class Case(Generic[P]):
         return None
 
     def look_ahead(self, decision: Decision, goal: StepGoal, *, forced: bool, quick: bool = False) -> Decision | None:
-        """Add a step that keeps the goal on the real nodes to a decision; None where no such step is found."""
+        """Add a step that keeps the goal on the real nodes to a decision; None if no such step is found."""
         whole = self.context.lookahead
         if whole is None:
             self.deferred = True
@@ -188,9 +188,9 @@ class Case(Generic[P]):
         )
 
     def find_deciding_sample(self, decision: Decision) -> tuple[int, int] | None:
-        """Return how many feasible nodes the scheduler scores, of how many, where scoring all gives a step.
+        """Return (scored, feasible nodes) if scoring all feasible nodes would give a step.
 
-        None where the sample makes no difference, or no step is found quickly.
+        None if the sample makes no difference, or no step is found quickly.
         """
         nodes = len(self._view.nodes.by_name)
         examined = count_examined_nodes(nodes, self._view.profile.percentage)

@@ -1,7 +1,7 @@
 """Decide about one problem: the proof, the next step and the method that gave it, or why there is no step.
 
-Each problem has its own methods, in the order in which they are tried: each proves less, or costs more, than the method
-before. Methods for the whole repair are tried where a placement satisfies everything:
+Each kind of problem has its own methods, tried in order: each proves less, or costs more, than the method before.
+Methods for the whole repair are tried if a placement satisfies everything:
 
 * a certificate: arithmetic shows that any minimal set of victims is a step;
 * a contingent plan: the whole repair is forced, each eviction chosen after the last placement;
@@ -10,7 +10,8 @@ before. Methods for the whole repair are tried where a placement satisfies every
 * lookahead for a step that the scheduler is predicted to repay, by its scores.
 
 If these find nothing, or if no placement satisfies everything, methods for a part of the repair search for a step that
-reduces what some constraint needs by itself: forced, by counting or on the real nodes, or predicted.
+reduces the evictions that some constraint alone needs. The step is forced (by counting or on the real nodes) or
+predicted.
 """
 
 from collections.abc import Callable, Iterable
@@ -35,7 +36,7 @@ from rebalancer.scheduling.view import View
 
 
 class PendingWillSatisfy(Refusal):
-    """Scheduling the pending pods repairs it."""
+    """Scheduling the pending pods repairs the component."""
 
     reason = Reason.GROUP_IN_FLIGHT
     pods: int
@@ -83,7 +84,7 @@ class NoSafeEviction(Refusal):
 
 
 class SampleDecides(Refusal):
-    """The scheduler scores only some of the nodes; which ones decides where the replacement is placed."""
+    """The scheduler scores only a sample of the nodes, and the sample decides where the replacement is placed."""
 
     reason = Reason.NOT_FORCED
     scored: int
@@ -137,14 +138,14 @@ class DomainNotFree(Refusal):
 P = TypeVar("P", bound=Problem)
 
 Search = Callable[[Case[P], Decision], Decision | None]
-"""A method: it gets the case and what is decided so far, and returns that with a step or a final refusal.
+"""A method: given the case and the decision so far, it returns that decision with a step or a final refusal.
 
 None if the next method may find a step.
 """
 
 
 class Methods(NamedTuple, Generic[P]):
-    """The methods of one kind of problem: for the whole repair, for a part of it; the proof that there is no step."""
+    """The methods of one kind of problem: for the whole repair, for a part of it, to prove that there is no step."""
 
     whole: tuple[Search[P], ...]
     part: tuple[Search[P], ...]
@@ -179,13 +180,13 @@ def _look_ahead_forced(case: Case[P], proved: Decision, goals: Iterable[StepGoal
 
 
 def _await_terminating(case: Case[MultiClassProblem], refused: Decision) -> Decision | None:
-    """Wait for a terminating pod: a term keeps others from its domain until it is gone."""
+    """Wait for a terminating pod, because a term keeps other pods out of its domain until it is gone."""
     pod = case.problem.find_terminating()
     return None if pod is None else structs.replace(refused, refusal=DomainNotFree(pod.name, pod.node or ""))
 
 
 def _predicted_lookahead(case: Case[P], proved: Decision) -> Decision | None:
-    """Search with each goal, unless predictions have failed, or one is to be verified first."""
+    """Search with each goal, unless predictions have failed, or a prediction is to be verified first."""
     if case.context.predictions_failed:
         return None
     if case.context.moving:
@@ -214,7 +215,7 @@ SINGLE_CLASS: Final[Methods[SingleClassProblem]] = Methods(
     part=(_part_by_counting, _part_by_predicted_lookahead),
     prove_none=SingleClassProblem.proof_of_no_step,
 )
-"""Counting answers most questions; what it leaves open is searched on the real nodes."""
+"""Counting answers most questions; the rest is searched on the real nodes."""
 
 MULTI_CLASS: Final[Methods[MultiClassProblem]] = Methods(
     whole=(_forced_lookahead, _predicted_lookahead),
@@ -235,7 +236,7 @@ APART: Final[Methods[MultiClassProblem]] = Methods(
 def decide(
     problem: Problem, view: View, context: ComponentContext, ledger: BudgetLedger, limits: SearchLimits
 ) -> Decision:
-    """Decide about one problem; `ledger` says how many evictions its budgets ever allow at once."""
+    """Decide about one problem; `ledger` has the most evictions that its budgets ever allow at once."""
     if isinstance(problem, SingleClassProblem):
         return _decide(Case(problem, view, context, ledger, limits), view, SINGLE_CLASS)
     assert isinstance(problem, MultiClassProblem), "pods are of one class or of several"
@@ -249,7 +250,7 @@ def _decide(case: Case[P], view: View, methods: Methods[P]) -> Decision:
 
 
 def _find_step(case: Case[P], view: View, methods: Methods[P]) -> Decision:
-    """Try the methods for the whole repair where there is one, then those for a part of it."""
+    """Try the methods for the whole repair if one exists, then the methods for a part of it."""
     minimum = case.problem.minimum()
     if isinstance(minimum, Infeasible):
         refused = Decision(state=minimum.state, refusal=minimum.refusal, relaxable=minimum.relaxable)
@@ -269,16 +270,16 @@ def _find_step(case: Case[P], view: View, methods: Methods[P]) -> Decision:
 
 
 def _try(methods: tuple[Search[P], ...], case: Case[P], decision: Decision) -> Decision | None:
-    """Return what the first method that finds something makes of a decision; None if none does."""
+    """Return the decision of the first method that finds something; None if none does."""
     return next(filter(None, (method(case, decision) for method in methods)), None)
 
 
 def _wait(case: Case[P], view: View, methods: Methods[P]) -> Decision:
-    """Decide where no eviction is needed by counting: a pending pod that no node admits may still need one."""
+    """Decide if counting needs no eviction: a pending pod that no node admits may still need an eviction."""
     pods = case.problem.pods
     stuck = next((pod for pod in pods.waiting if not feasible(pod, view)), None)
     if stuck is None and not pods.missing:
-        # For constraints and limits a pending pod is the one reason; a violated term may concern staying pods only.
+        # Pending pods are the only reason for constraints and limits; a violated term may concern staying pods only.
         return Decision(state=State.UNFIXABLE, refusal=OthersNeedNotMove())
     if stuck is None:
         return Decision(refusal=PendingWillSatisfy(pods.missing))
@@ -286,7 +287,7 @@ def _wait(case: Case[P], view: View, methods: Methods[P]) -> Decision:
 
 
 def _refuse(case: Case[P], proved: Decision, methods: Methods[P]) -> Decision:
-    """Refuse with the reason why there is no step of the whole repair: it is proved, or none was found."""
+    """Refuse a step of the whole repair: it is proved that there is none, or none was found."""
     search = case.last_search
     if search.refusal is not None:
         return structs.replace(proved, state=search.state, refusal=search.refusal)

@@ -1,4 +1,4 @@
-"""An eviction as planning decides it, and its repair: the purpose, the other evictions, and the targets."""
+"""An eviction as planning decides it, and its repair: purpose, other evictions of the step, and targets."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -17,19 +17,19 @@ class OutlookSource(Protocol):
     """Computes where a step leads, from the layout or from the nodes that a search followed."""
 
     def targets(self) -> tuple[Target, ...]:
-        """Return for each key the domains on which replacements may be placed."""
+        """Return for each key the domains in which replacements may be placed."""
 
     def counts(self) -> Counts | None:
-        """Return the counts once the step has taken effect; None where they are not known."""
+        """Return the counts once the step has taken effect; None if they are not known."""
 
     def landings(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return which of these nodes may take a replacement, none where that is not known."""
+        """Return which of these nodes may take a replacement; empty if that is not known."""
 
 
 class Outlook:
-    """Where a step leads: a value computed when it is first read, so that it and a `Proof` are not yet data in a plan.
+    """Where a step leads. Like a `Proof`, it is computed when first read, so a fresh plan does not hold it as data.
 
-    Computing all of them with the plan costs 0.34 s for the 5,000 repairs of 150,000 pods, where assess and plan take
+    Computing all outlooks with the plan costs 0.34 s for the 5,000 repairs of 150,000 pods, where assess and plan take
     1.2 s: 1.28 times as long. Few cycles read more than the outlooks of the evictions that go now.
     """
 
@@ -38,12 +38,12 @@ class Outlook:
 
     @cached_property
     def targets(self) -> tuple[Target, ...]:
-        """For each key the domains on which replacements may be placed."""
+        """For each key the domains in which replacements may be placed."""
         return self._source.targets()
 
     @cached_property
     def counts(self) -> Counts | None:
-        """The counts once the step has taken effect; None where they are not known."""
+        """The counts once the step has taken effect; None if they are not known."""
         return self._source.counts()
 
     def landings(self, nodes: frozenset[str]) -> frozenset[str]:
@@ -68,8 +68,8 @@ class ViolatedRequirement(Struct, frozen=True, kw_only=True, gc=False):
     """A violated constraint or limit, as far as it concerns the victims of a step.
 
     `limit` is the name of a limit with its group, "" for a constraint; `bound` is the limit's bound as documents show
-    it, a constraint's maxSkew. `emptiest` is the least count of a domain. `domain` are the domains of the victims'
-    nodes that count, `held` how many pods these hold.
+    it, a constraint's maxSkew. `emptiest` is the least count of a domain. `domain` are the counting domains of the
+    victims' nodes, `held` their pods.
     """
 
     key: str
@@ -80,7 +80,7 @@ class ViolatedRequirement(Struct, frozen=True, kw_only=True, gc=False):
     held: Mapping[str, int]
 
     def __hash__(self) -> int:
-        """Hash the identity, not the counts, which are mappings: so evictions and plans can be hashed."""
+        """Hash the identity, not the counts: these are mappings, which cannot be hashed."""
         return hash((self.key, self.limit, self.bound, self.emptiest))
 
 
@@ -98,7 +98,7 @@ class ViolatedTerm(Struct, frozen=True, kw_only=True, gc=False):
     together: Mapping[str, tuple[str, ...]]
 
     def __hash__(self) -> int:
-        """Hash the identity, not the pods, which are in mappings: so evictions and plans can be hashed."""
+        """Hash the identity, not the pods: these are in mappings, which cannot be hashed."""
         return hash((self.key, self.declared))
 
 
@@ -118,26 +118,26 @@ class Repair(Struct, frozen=True, kw_only=True):
     needed: int = 1
     """A prefix of the step is a step, too, if it has at least this many evictions."""
     forced: bool = True
-    """The scheduler can only repay them; otherwise its scores predict that it does."""
+    """Whether the scheduler can only repay the evictions; otherwise its scores predict that it does."""
     extra: bool = False
-    """The step may take the one eviction above the minimum that a repair may take."""
+    """Whether the step may use the repair's one extra eviction above the minimum."""
     goal: int = 0
-    """If more than this many evictions are left after the step, it did take an extra eviction."""
+    """If more than this many evictions are left after the step, the step did use the extra eviction."""
     lasting: timedelta = timedelta(0)
     """How long the violation must have lasted before a pod is evicted."""
     outlook: Outlook | None = None
     violated: tuple[ViolatedRequirement, ...] = ()
-    """The requirements that it repairs."""
+    """The requirements that the step repairs."""
     apart: tuple[ViolatedTerm, ...] = ()
-    """The terms of podAntiAffinity that it repairs."""
+    """The terms of podAntiAffinity that the step repairs."""
     preempts: tuple[Preempted, ...] = ()
     """The outcomes of a repair by preemption: one of them will occur. () for every other repair."""
     added: int = 0
-    """This many pods are Ready before any pod of the step goes, and then all go in a scale-down; 0: evictions."""
+    """In a surge, how many added pods are Ready before the step's pods go in a scale-down; 0 for evictions."""
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """Where the replacements may be placed."""
+        """For each key the domains in which the replacements may be placed."""
         return () if self.outlook is None else self.outlook.targets
 
 
@@ -155,12 +155,12 @@ class Eviction(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def group(self) -> str:
-        """The name of the component that it repairs."""
+        """The name of the component that the step repairs."""
         return self.repair.group
 
     @property
     def cause(self) -> Cause:
-        """The kind of violation that it repairs."""
+        """The kind of violation that the step repairs."""
         return self.repair.cause
 
     @property
@@ -170,12 +170,12 @@ class Eviction(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def forced(self) -> bool:
-        """Whether the scheduler can only repay it."""
+        """Whether the scheduler can only repay the step."""
         return self.repair.forced
 
     @property
     def targets(self) -> tuple[Target, ...]:
-        """Where its replacement may be placed."""
+        """For each key the domains in which its replacement may be placed."""
         return self.repair.targets
 
     @property
@@ -185,7 +185,7 @@ class Eviction(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def concerned(self) -> tuple[str, ...]:
-        """The UIDs of all pods that it may cost."""
+        """The UIDs of the evicted pod and of all pods that may be preempted."""
         return (self.pod.uid, *self.preempted)
 
     @property

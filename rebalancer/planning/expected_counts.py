@@ -1,7 +1,7 @@
 """Expected counts: pods by domain after the decided evictions and the placement of their replacements.
 
-For groups of equal pods the plan has one such result. For other groups it has the domains in which each replacement may
-be placed; the counts are known where that is one domain.
+For groups of equal pods the plan has these counts. For other groups it has the domains in which each replacement may be
+placed; the counts are known if that is a single domain.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ def expected_counts(group: ComponentPlan, evictions: Sequence[Eviction], snapsho
     if group.after is not None:
         return group.after
     if any(eviction.cause is Cause.PLACEMENT_DEADLOCK for eviction in evictions):
-        return {}  # the pending pod is placed too, and its domain is not known
+        return {}  # the pending pod will be placed too, in an unknown domain
     after = {}
     for key, counts in current_counts(group.component).items():
         counted = [eviction for eviction in evictions if _is_counted(group.component, key, eviction.pod)]
@@ -37,7 +37,7 @@ def expected_counts(group: ComponentPlan, evictions: Sequence[Eviction], snapsho
 def expected_worst(limit: EvaluatedLimit, evictions: Sequence[Eviction], snapshot: Snapshot) -> tuple[int, bool] | None:
     """Return the expected count of a limit's worst domain, and whether it is exact or an upper bound; None if unknown.
 
-    The worst domain is the fullest, for minPods the emptiest; for maxSkew the number is the difference of the two.
+    The worst domain is the fullest, for minPods the emptiest. For maxSkew the difference of the two is returned.
     """
     limit_pods = {pod.uid for pod in limit.pods}
     counted = [eviction for eviction in evictions if eviction.pod.uid in limit_pods]

@@ -1,7 +1,7 @@
 """The fate of each decided eviction: it goes, waits, never goes, or is under way already.
 
-Planning decides it first, then admission, then the gate of capacity, then what has happened since; the last decision
-counts. `Fates.hold` is the one way to keep an eviction back; nothing releases an eviction that was kept back before.
+Planning decides the fate first, then admission, then the gate of capacity, then events since; the last decision counts.
+Only `Fates.hold` keeps an eviction back, and nothing releases an eviction that was kept back.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -29,19 +29,19 @@ class UnderWay(Struct, frozen=True, gc=False):
 
 
 class Waits(Struct, frozen=True, gc=False):
-    """An eviction that waits, and what for."""
+    """An eviction that waits, and what it waits for."""
 
     eviction: Eviction
     refusal: Refusal
 
     @property
     def reason(self) -> Reason:
-        """What for, as a value of the closed enum."""
+        """What the eviction waits for, as a value of the closed enum."""
         return self.refusal.reason
 
 
 class Never(Waits, frozen=True, gc=False):
-    """An eviction for which no budget ever has capacity: waiting does not help it."""
+    """An eviction that the budgets never allow, so that waiting does not help."""
 
 
 Fate = Goes | UnderWay | Waits | Never
@@ -84,7 +84,7 @@ class Fates(Struct, frozen=True, dict=True):
 
     @cached_property
     def decided(self) -> Mapping[str, Sequence[Eviction]]:
-        """The evictions by which each repair goes on, now or once a wait is over, by the name of its component."""
+        """The next evictions of each repair, now or once a wait is over, by the name of its component."""
         by_group: dict[str, list[Eviction]] = {}
         for fate in self.rows:
             if not isinstance(fate, Never):
@@ -101,7 +101,7 @@ class Fates(Struct, frozen=True, dict=True):
         return Fates(tuple(rows))
 
     def outlast(self, find_later: Callable[[Eviction], Refusal | None], said: datetime) -> "Fates":
-        """Let waiting evictions wait for this refusal where it outlasts their own; `said` is when that was reported."""
+        """Let evictions wait for this refusal if it outlasts their own wait; `said` is when both were reported."""
 
         def find_longer(wait: Waits) -> Refusal | None:
             later = find_later(wait.eviction)
@@ -110,7 +110,7 @@ class Fates(Struct, frozen=True, dict=True):
         return self.replace(find_longer)
 
     def replace(self, find_refusal: Callable[[Waits], Refusal | None]) -> "Fates":
-        """Let waiting evictions wait for what this returns for them; None leaves the wait as it is."""
+        """Replace the refusal of each waiting eviction with what `find_refusal` returns; None leaves it unchanged."""
         rows = list(self.rows)
         for place, fate in enumerate(rows):
             if isinstance(fate, Waits) and not isinstance(fate, Never):
@@ -119,7 +119,7 @@ class Fates(Struct, frozen=True, dict=True):
         return Fates(tuple(rows))
 
     def await_last(self, find_following: Callable[[Eviction], Iterable[Refusal]], said: datetime) -> "Fates":
-        """Let waiting evictions wait for what ends last, this or their own wait; `said` is when that was reported."""
+        """Let evictions wait for the later of the found wait and their own; `said` is when both were reported."""
         return Fates(
             tuple(
                 Waits(fate.eviction, find_last(fate.refusal, find_following(fate.eviction), said))
@@ -139,17 +139,17 @@ class Fates(Struct, frozen=True, dict=True):
         )
 
     def as_decided(self) -> "Fates":
-        """Return the fates before the evictions that are under way were requested."""
+        """Return the fates as they were before any eviction was requested."""
         return Fates(tuple(Goes(fate.eviction) if isinstance(fate, UnderWay) else fate for fate in self.rows))
 
     def put_first(self, evictions: Iterable[Eviction]) -> "Fates":
-        """Let these be first, in this order."""
+        """Put these evictions first, in this order."""
         known = {fate.eviction.pod.uid: fate for fate in self.rows}
         first = [known.pop(eviction.pod.uid) for eviction in evictions]
         return Fates((*first, *known.values()))
 
     def select(self, groups: Collection[str]) -> "Fates":
-        """Return those of the components with these names."""
+        """Return the fates of the components with these names."""
         return Fates(tuple(fate for fate in self.rows if fate.eviction.group in groups))
 
 

@@ -1,8 +1,8 @@
 """From a component to a problem that can be solved, or the reason why the whole component is refused.
 
-A problem is single-class, so that counting is enough, if all pods are of one class and have equal hard constraints, and
-all requirements count the same pods over topology keys that nest. Everything else is multi-class, and so are components
-that repair a term of podAntiAffinity.
+A problem is single-class if all pods are of one class with equal hard constraints, and all requirements count the same
+pods over topology keys that nest. Then counting is enough. Everything else is multi-class, including components that
+repair a term of podAntiAffinity.
 """
 
 from collections import defaultdict
@@ -70,7 +70,7 @@ class ObjectUnreadable(Refusal):
 
 
 class OthersUncreated(Refusal):
-    """Another owner has still to create pods that the constraints count too."""
+    """Another owner has still to create pods that the constraints count."""
 
     reason = Reason.GROUP_IN_FLIGHT
     ends = "when {self.owner} has created its pods"
@@ -81,7 +81,7 @@ class OthersUncreated(Refusal):
 
 
 class OthersPending(Refusal):
-    """A pod of another workload, which the constraints count too, has no node yet."""
+    """A pod of another workload that the constraints also count has no node yet."""
 
     reason = Reason.GROUP_IN_FLIGHT
     ends = "when pod {self.pod} has a node"
@@ -106,7 +106,7 @@ class MayBePreempted(Refusal):
 
 
 class PodsNodeBeingRemoved(Refusal):
-    """An autoscaler is removing the node of a pod, which it will evict."""
+    """An autoscaler is removing the node of a pod and will evict the pod."""
 
     reason = Reason.NODE_LEAVING
     ends = "when node {self.node} or its taint {self.taint} is gone"
@@ -122,7 +122,7 @@ class PodsNodeBeingRemoved(Refusal):
 
 
 class NotItsConstraint(Refusal):
-    """Only constraints of other workloads count its pods, and nothing is required of its pods' own places."""
+    """Only constraints of other workloads count this workload's pods; it has no constraints itself."""
 
     reason = Reason.NOT_EVICTABLE
 
@@ -143,9 +143,9 @@ class OwnPodsNotSelected(Refusal):
 
 
 class RequestsUncertain(Refusal):
-    """What a replacement will request is not known, and a node can hold more pods of one possible size than another.
+    """A replacement's requests are uncertain, and a node can hold more pods of one possible size than of another.
 
-    `least` and `most` are by resource, for the resources in which they differ.
+    `least` and `most` are the possible amounts, for the resources in which these differ.
     """
 
     reason = Reason.NOT_PREDICTABLE
@@ -166,7 +166,7 @@ class RequestsUncertain(Refusal):
 
 
 class ProblemBuilder:
-    """Makes the problems of one view, under one policy, one ledger of budgets and one of capacity."""
+    """Makes the problems of one view, under one policy, one budget ledger and one capacity index."""
 
     def __init__(
         self,
@@ -181,7 +181,8 @@ class ProblemBuilder:
     ) -> None:
         """Take the UIDs of the pods that are victims of last resort as `avoided`.
 
-        `arriving` are those of replacements that are not Ready yet, `namespaces` those with something to be repaired.
+        `arriving` are the UIDs of replacements that are not Ready yet, `namespaces` the namespaces with something to
+        repair.
         """
         self.view = view
         self.policy = policy
@@ -201,8 +202,8 @@ class ProblemBuilder:
     def problem(self, component: Component) -> Problem | Refusal | None:
         """Make the component's problem, or return why the whole component is refused.
 
-        None where nothing is required of its pods' places, as for a workload without constraints whose pod waits for
-        capacity: no eviction repairs that.
+        None if there are no requirements, for example for a workload without constraints whose pod waits for capacity:
+        no eviction repairs that.
         """
         requirements = self._requirements(component)
         if not requirements and not component.apart:
@@ -234,7 +235,7 @@ class ProblemBuilder:
         return self._single_class(component, refusals, requirements, sample, levels)
 
     def _find_concerned(self, component: Component) -> Iterator[PodController]:
-        """Yield the owners that have requirements themselves: by their own constraints, or limits over them."""
+        """Yield the owners with requirements: by their own constraints, or by limits over their pods."""
         soft = WhenUnsatisfiable.SCHEDULE_ANYWAY in self.policy.spread.act_on
         for group in component.groups:
             if group.hard or (soft and group.soft):
@@ -245,7 +246,7 @@ class ProblemBuilder:
             yield from find_joined(term)
 
     def refuse_eviction(self, pod: Pod, member: PodController) -> Refusal | None:
-        """Return why a pod of an owner must not be evicted for any purpose; budgets may still hold it back."""
+        """Return why a pod must not be evicted for any purpose; budgets are not asked here."""
         return (
             self._eligibility.refuse_controller(member)
             or self._eligibility.refuse_pod(pod)
@@ -267,10 +268,10 @@ class ProblemBuilder:
         sample: Pod,
         levels: _Levels,
     ) -> Problem | Refusal:
-        # Volumes restrict single pods, not the group: the nodes that each pod can reach are examined on their own.
+        # Volumes restrict single pods, not the group, so each pod's reachable nodes are examined separately.
         bare = structs.replace(sample, claims=()) if sample.claims else sample
         capacity = self._capacities.capacity_for(bare, component.pods)
-        # All requirements count the same pods, so the first one tells which.
+        # All requirements count the same pods, so the first requirement tells which.
         first, workload = requirements[0], component.workloads[0]
 
         def counts(labels: Labels) -> bool:
@@ -301,9 +302,9 @@ class ProblemBuilder:
     def _move_within_reach(
         self, problem: SingleClassProblem, refusals: Sequence[Refusal | None]
     ) -> MultiClassProblem | None:
-        """Return the problem in which pods whose volumes reach some domains move, too; None where that does not help.
+        """Return the problem in which pods whose volumes reach only some domains move, too; None if that does not help.
 
-        Pods with a reach of their own are classes of their own.
+        Pods whose volumes reach other nodes form classes of their own.
         """
         requirements, layout, pending = problem.requirements, problem.layout, problem.pods.missing
         tied = [
@@ -317,7 +318,8 @@ class ProblemBuilder:
         every = RankedPods([*ranked.pods, *[pod for pod, _ in tied]], tied[0][1])
         fewest = min_evictions(layout.with_ranked(every).root, layout.bounds, pending, self._cache)
         without = min_evictions(layout.root, layout.bounds, pending, self._cache)
-        # Where counting shows that equally few evictions of the others are certain to repair it, no search is needed.
+        # If counting shows that equally few evictions of other pods certainly repair the component, no search is
+        # needed.
         if fewest is None or (fewest == without and problem.certified_step().step is not None):
             return None
         divided = self._multi_class(problem.component, refusals, requirements)
@@ -336,7 +338,7 @@ class ProblemBuilder:
         return MultiClassProblem(classes=classes, view=self.view, cache=cache, explanations=self._explanations)
 
     def _grant_work(self, namespace: str) -> SearchBudget:
-        """Return the work that the programs of a namespace have left: little while others have repairs, but in turn."""
+        """Return the solver work left to a namespace: little while others have repairs, except in its turn."""
         if namespace not in self._work:
             limits, several = self._cache.limits, self._namespaces
             alone = len(several) < 2 or several[self.view.clock.minute() % len(several)] == namespace
@@ -346,7 +348,7 @@ class ProblemBuilder:
     def _refuse_unreadable(self, component: Component) -> Refusal | None:
         """Refuse where an object could not be read: any node, or an object of the component's namespace."""
         for fault in self.view.snapshot.faults:
-            if fault.kind in OPTIONAL:  # it does not say where pods may be placed
+            if fault.kind in OPTIONAL:  # an unread node: where pods may be placed is unknown
                 continue
             if fault.kind == "Node" or fault.namespace in {"", *component.namespaces}:
                 return ObjectUnreadable(str(fault))
@@ -354,7 +356,7 @@ class ProblemBuilder:
 
     @cached_property
     def _being_removed(self) -> Mapping[str, str]:
-        """The nodes that an autoscaler is removing, with the taint that says so."""
+        """The nodes that an autoscaler is removing, each with the taint that shows it."""
         return {
             node.name: taint.key
             for node in self.view.snapshot.nodes
@@ -363,7 +365,7 @@ class ProblemBuilder:
         }
 
     def _refuse_drained(self, component: Component) -> Refusal | None:
-        """Refuse while an autoscaler removes a node of the component: it evicts pods too, and changes the counts."""
+        """Refuse while an autoscaler removes a node of the component, because it evicts pods and changes the counts."""
         if not self._being_removed:
             return None
         for pod in component.pods:
@@ -393,7 +395,7 @@ class ProblemBuilder:
         return {namespace: Forthcoming(pods) for namespace, pods in found.items()}
 
     def _refuse_others_pending(self, component: Component, requirements: Sequence[Requirement]) -> Refusal | None:
-        """Refuse while a pod of another workload is to come that would change the counts."""
+        """Refuse while a pod of another workload that would change the counts is still to come."""
         if not self._forthcoming:
             return None
         owners = {member.owner.uid for member in component.members if member.owner is not None}
@@ -403,7 +405,7 @@ class ProblemBuilder:
         return refusal or self._refuse_conflicting(component, own)
 
     def _refuse_conflicting(self, component: Component, own: Collection[str]) -> Refusal | None:
-        """Refuse while a pod is to come that a term of the component keeps from a domain where it may be placed."""
+        """Refuse while a pod is to come that a term of the component keeps out of a domain where it may be placed."""
         for term in component.apart:
             for namespace in find_namespaces(term.term, term.namespace, self.view) | {term.namespace}:
                 known = self._forthcoming.get(namespace)
@@ -412,7 +414,7 @@ class ProblemBuilder:
         return None
 
     def _refuse_preempted(self, component: Component) -> Refusal | None:
-        """Refuse while a pending pod of others is about to preempt a pod of the component, which cannot be moved then.
+        """Refuse while a pending pod of another workload is about to preempt a pod of the component.
 
         The component's own pending pods are part of its problem.
         """
@@ -427,9 +429,10 @@ class ProblemBuilder:
         return None
 
     def _refuse_uncertain(self, component: Component) -> Refusal | None:
-        """Refuse where it is not known what a replacement requests, and that decides which nodes have capacity for it.
+        """Refuse if a replacement's requests are uncertain and decide which nodes have capacity for it.
 
-        There must be capacity for the largest, and the scheduler may choose every node with capacity for the smallest.
+        There must be capacity for the largest size, and the scheduler may choose any node with capacity for the
+        smallest.
         """
         pods = component.pods
         for member in component.members:
@@ -439,7 +442,7 @@ class ProblemBuilder:
             assert member.owner is not None
             large = structs.replace(largest, claims=())
             small = structs.replace(large, spec=structs.replace(large.spec, requests=largest.least))
-            # What the own pods take may be free when a replacement comes.
+            # The capacity that the component's own pods use may be free when a replacement comes.
             room, more_room = (self._capacities.emptied(pod, pods) for pod in (large, small))
             for node, places in more_room.items():
                 if room.get(node, 0) < min(places, len(pods)):
@@ -449,8 +452,8 @@ class ProblemBuilder:
     def _levels(self, requirements: Sequence[Requirement]) -> _Levels | None:
         """Order the keys from the coarsest on; return the levels' keys and bounds, down to the nodes.
 
-        Where nodes share the domains of the last key, they make a level of their own, without a bound. None where the
-        requirements count different pods or nodes, or the keys do not nest.
+        If nodes share domains of the last key, the nodes are one more level, without a bound. None if the requirements
+        count different pods or nodes, or the keys do not nest.
         """
         first = requirements[0]
         for other in requirements[1:]:
@@ -511,7 +514,7 @@ def _refuse_self_missing(component: Component) -> Refusal | None:
 
 
 def only_class(controllers: Sequence[PodController]) -> Pod | None:
-    """Return a pod that represents the next pods of all members; None where they are of several classes."""
+    """Return a pod that represents the next pods of all members; None if they are of several classes."""
     samples = [member.next_pod for member in controllers if member.owner is not None]
     known = [sample for sample in samples if not isinstance(sample, Unpredictable)]
     if len(known) > 1 and len({filter_terms(sample) for sample in known}) > 1:
@@ -522,7 +525,8 @@ def only_class(controllers: Sequence[PodController]) -> Pod | None:
 def _have_several_bounds(controllers: Sequence[PodController], requirement: Requirement) -> bool:
     """Return whether the pods that a requirement counts have several sets of hard constraints.
 
-    A pod with looser constraints may come back to where an equal pod may not: the scheduler goes by the pod's own.
+    A pod with looser constraints may come back where an otherwise equal pod may not, because the scheduler applies each
+    pod's own constraints.
     """
     if len(controllers) == 1:
         return False
@@ -534,7 +538,7 @@ def _have_several_bounds(controllers: Sequence[PodController], requirement: Requ
 
 
 def filter_terms(pod: Pod) -> Hashable:
-    """Return all that the scheduler's filters read of a pod, but for its spread and its own volumes; and its system."""
+    """Return all pod fields that the scheduler's filters read, without spread and own volumes, and the pod's OS."""
     spec = pod.spec
     return (
         spec.requests,
@@ -551,7 +555,7 @@ def filter_terms(pod: Pod) -> Hashable:
 
 
 def set_aside(capacity: NodeCapacity, reserved: ReservedCapacity, useful: int) -> tuple[ReservedCapacity, int]:
-    """Decide how reserved capacity is subtracted: on every node, or as a number of places lost in a domain.
+    """Decide how to subtract reserved capacity: on every node, or as a number of places lost in a domain.
 
     It is not known on which nodes the pending pods will be placed. While every node has capacity for all of them, their
     number is subtracted everywhere. If they are too many for one node but few for the cluster, nodes with less than

@@ -1,1 +1,1 @@
-"""Required podAntiAffinity as a part of a component's problem: which of its pods keep which others from a domain."""
+"""Required podAntiAffinity in a component's problem: which of its pods keep other pods out of a domain."""

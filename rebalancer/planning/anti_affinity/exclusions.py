@@ -1,8 +1,8 @@
 """Exclusions: a term of podAntiAffinity over the pod classes of one component, domain by domain.
 
-A pod of a class declares the term, is selected by it, or both. For the scheduler it does not matter who declares it. So
-the pods of the component that may share a domain are one side. A side is all pods that only declare it, or all that are
-only selected, or a single pod that does both. Pods of no class stay, so that they decide which sides are left:
+A pod of a class declares the term, is selected by it, or both. For the scheduler it does not matter which pod declares
+the term. The pods of the component that may share a domain are one side: all pods that only declare the term, all pods
+that are only selected, or a single pod that does both. Pods of no class stay, so they decide which sides are left:
 
     a-0: 3 batch pods that declare it, 1 api pod that it selects     3 | 1 may stay: 1 is in excess
     b-0: a pod without an owner that it selects, 3 batch pods        0 may stay: 3 are in excess
@@ -31,8 +31,8 @@ class Exclusion:
     """A term over the pod classes that it concerns, by number.
 
     `domain` maps the nodes with the key to their domains; other nodes take any number. `staying` are pods of no class
-    by domain. `source` is the violated term that is repaired; None for a term that only has to be kept. A preferred
-    term, by its source, excludes nothing: its pairs in one domain cost their weight.
+    by domain. `source` is the violated term that is repaired; None for a term that only has to be kept. If `source` is
+    a preferred term, nothing is excluded: pairs in one domain cost their weight.
     """
 
     key: str
@@ -56,7 +56,7 @@ class Exclusion:
         return tuple(Part)
 
     def count(self, pods: Iterable[tuple[int, str, int]]) -> Mapping[str, Counts]:
-        """Count pods, given by class, node and number, by domain; pods that stay are not among them."""
+        """Count pods, given by class, node and number, by domain; pods that stay are not counted."""
         held: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
         for number, node, many in pods:
             part = self.parts.get(number)
@@ -103,7 +103,7 @@ def find_exclusions(
 ) -> tuple[Exclusion, ...]:
     """Return the exclusions by these terms among pod classes, each given by its next pod.
 
-    `violated` terms are to be repaired; `class_of` are the classes of the pods that they count, by UID.
+    `violated` terms are to be repaired; `class_of` has the classes of the pods that the violated terms count, by UID.
     """
     sources = {term.declared: term for term in violated}
     exclusions = []
@@ -121,7 +121,7 @@ def find_exclusions(
 
 
 def find_part(declared: DeclaredBy, pod: Pod, view: View) -> Part | None:
-    """Return the part of a pod in a term of the pods of a namespace; None where it has none."""
+    """Return the part of a pod in a term that a namespace's pods declare; None if it has none."""
     namespace, term, weight = declared
     declares = pod.namespace == namespace and _declares(pod, term, weight)
     if selects(term, namespace, pod, view):
@@ -150,10 +150,10 @@ def _count_staying(
     *,
     foreign: bool,
 ) -> Mapping[str, Counts]:
-    """Count the pods of a term that no move changes, by domain: they stay, or their replacements have another part.
+    """Count the pods of a term that no move changes, by domain: they stay, or their replacement has another part.
 
     For a term between namespaces (`foreign`) only selected pods are counted. Otherwise a namespace could have pods of
-    others evicted: it would bind a pod to their node itself, and let that pod declare a term against them.
+    other namespaces evicted: it would bind a pod to their node and let it declare a term against them.
     """
     staying: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     for part, pods in source.participants:

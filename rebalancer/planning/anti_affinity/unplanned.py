@@ -29,7 +29,7 @@ class NobodyRecreates(Refusal):
 
 
 class NotModelledApart(Refusal):
-    """No pod that a term keeps apart can be planned: of `workload` they have host ports, or what is not known."""
+    """No pod that a term keeps apart can be planned: `workload` has pods with host ports or unknown fields."""
 
     reason = Reason.NOT_PREDICTABLE
     workload: Reference
@@ -40,7 +40,7 @@ class NotModelledApart(Refusal):
 
 
 class OthersNeedNotMove(Refusal):
-    """Only staying pods declare a term against pods of other namespaces: no term may have these evicted."""
+    """Only staying pods declare a term against pods of other namespaces, which then must not be evicted for it."""
 
     reason = Reason.NOT_EVICTABLE
 

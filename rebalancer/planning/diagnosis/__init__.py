@@ -1,1 +1,1 @@
-"""Why a component cannot be repaired, and the smallest change that would make it feasible."""
+"""Why a component cannot be repaired, and the smallest change that would make the component feasible."""

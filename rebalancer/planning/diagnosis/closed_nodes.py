@@ -1,9 +1,9 @@
-"""Why the nodes that would have to take more of a component's pods take none: the filters that reject them.
+"""Why nodes that would have to take more of a component's pods take none: the filters that reject the pods.
 
 One pod serves as the example, as the scheduler would report it: a pending pod, else a pod of the fullest domain that
-would be evicted. If the scheduler could place that pod somewhere, though where it does not help, the nodes of the
-domains that take no more are examined. A remedy that opens a node is named only where it was tried, and a placement of
-all pods then exists. A change of a constraint is named only where it lets all pending pods be placed.
+would be evicted. If the scheduler could place that pod, but only where it does not help, the nodes of the domains that
+take no more are examined. A remedy that opens a node is named only if a trial shows that a placement of all pods then
+exists. A change of a constraint is named only if it lets all pending pods be placed.
 """
 
 from collections import Counter
@@ -47,9 +47,9 @@ from rebalancer.scheduling.verdicts import Code
 from rebalancer.scheduling.view import View
 
 Trial = Callable[[Mapping[str, int]], bool]
-"""Whether a placement of all pods exists if nodes have places for this many more of them, by name.
+"""Whether a placement of all pods exists if each node, by name, has places for this many more.
 
-Raises SearchLimitReached where no more may be tried.
+Raises SearchLimitReached if no more trials are allowed.
 """
 
 _EXAMPLES: Final = 4
@@ -62,13 +62,13 @@ _LOOKS_OF_DRY_RUN: Final = 500
 """Trying preemption on a node takes as long as examining this many nodes, 0.5 ms."""
 
 _SHARE_OF_CHANGES: Final = 4
-"""For changes of constraints this share of the nodes is examined besides."""
+"""The budget for trying changes of constraints is the budget of nodes divided by this."""
 
 _OTHERS: Final = tuple(plugin for plugin in FILTERS if plugin is not PodTopologySpread)
 
 
 class NoSuchNode(Fact):
-    """Domains without any node that the pods need: none offers `resource`, or, without it, none matches.
+    """Domains without any node that the pods need: none offers `resource` or, if that is empty, none matches.
 
     No capacity that becomes free there helps.
     """
@@ -86,33 +86,33 @@ class NoSuchNode(Fact):
 
 
 class NodesTakeNoMore(Refusal):
-    """No node that would have to take more of these pods takes any; the filters reject them."""
+    """No node that would have to take more of these pods takes any, because filters reject the pods."""
 
     key: str = ""
     domains: tuple[str, ...] = ()
     nodes: int = 0
     rejections: tuple[Rejection, ...] = ()
-    """Count `nodes`: all nodes of the cluster, or the nodes of `domains`."""
+    """They add up to `nodes`: all nodes of the cluster, or the nodes of `domains`."""
     lacking: bool = True
     """Resources are missing on the nodes that would have to take the pod."""
     pod: str = ""
-    """The example pod, which is `pending` or would be evicted; "" where the nodes are those of `domains` of `key`."""
+    """The example pod, which is `pending` or would be evicted; "" if the nodes of `domains` are meant."""
     pending: bool = False
     preempts: str = ""
-    """What the scheduler would do to place the pod, with a verb; "" where nothing."""
+    """What the scheduler would do to place the pod, with a verb; "" for nothing."""
     preemption: Fact | None = None
     """What prevents a repair by preemption.
 
-    None where it was not examined, or the policy refuses it and it could not be made.
+    None if preemption was not examined, or the policy refuses it and it would not be possible anyway.
     """
     absent: tuple[NoSuchNode, ...] = ()
     """The nodes that some domains lack entirely."""
     remedy: str = ""
-    """Would open enough of the nodes; "" where none was found."""
+    """What would open enough of the nodes; "" if no remedy was found."""
 
     @property
     def reason(self) -> Reason:
-        """NoCapacity where resources are missing, else the reason that other filters reject the nodes."""
+        """NoCapacity if resources are missing, NodesReject if other filters reject the pods."""
         return Reason.NO_CAPACITY if self.lacking else Reason.NODES_REJECT
 
     def __str__(self) -> str:
@@ -140,7 +140,7 @@ class ClosedDomains(NamedTuple):
     """The domains of a component that take no more of its pods, for the coarsest key with such domains.
 
     Without such a key, `key` is "" and `others` are the nodes that take no more. `cordoned` are the nodes of domains
-    that are cordoned as a whole.
+    whose nodes are all cordoned.
     """
 
     key: str = ""
@@ -150,7 +150,7 @@ class ClosedDomains(NamedTuple):
 
     @property
     def nodes(self) -> frozenset[str]:
-        """All of their nodes."""
+        """All nodes of these domains."""
         return _join([self.others, *self.domains.values()])
 
     def within(self, nodes: frozenset[str]) -> tuple[str, ...]:
@@ -159,7 +159,7 @@ class ClosedDomains(NamedTuple):
 
 
 class _Rejections(NamedTuple):
-    """The filters that reject nodes, these nodes, and how many are rejected for which reason."""
+    """The filters that reject nodes, the rejected nodes, and their number by reason."""
 
     rejected: Sequence[Rejected]
     nodes: frozenset[str]
@@ -181,10 +181,11 @@ class _Example(NamedTuple):
 
 
 class ClosedNodes(NamedTuple):
-    """What is to be explained: nodes that take no more pods of a component, or of a class of it.
+    """Nodes that take no more pods of a component or of one of its classes, to be explained.
 
-    `sample` is what replaces its `placed` pods, sorted by which would go first; `pending` wait for a node. Equal
-    `alike` say that the same nodes reject the samples for the same reasons. `helps` tries what would open nodes.
+    `sample` is the replacement of its `placed` pods, which are sorted by which would go first; `pending` pods wait for
+    a node. If `alike` is equal, the same nodes reject the samples for the same reasons. `helps` tries whether opened
+    nodes are enough.
     """
 
     sample: Pod
@@ -203,19 +204,19 @@ class Explanations:
     """Explains closed nodes for one plan, each component once: a component is decided up to twice."""
 
     def __init__(self, nodes: int) -> None:
-        """Take how many nodes may be examined."""
+        """Start with a budget of this many nodes to examine."""
         self.budget = SearchBudget(nodes)
-        # A budget of its own: a component's search for constraint changes takes no explanation from another.
+        # The search for constraint changes has its own budget, so that it takes no explanation from another component.
         self._changes = SearchBudget(nodes // _SHARE_OF_CHANGES)
         self._known: dict[str, NodesTakeNoMore | DomainsCordoned] = {}
-        # In a zone that is down, thousands of workloads have equal requests and are closed out of the same nodes.
+        # If a zone is down, thousands of workloads have equal requests and are rejected by the same nodes.
         self._rejected: dict[tuple[Hashable, frozenset[str]], _Rejections] = {}
 
     def explain(self, name: str, nodes: ClosedNodes) -> ClosedReason:
         """Return why the nodes take no more pods of the component of that name.
 
-        Pods that are not predicted get no explanation by nodes. When the budget is spent, neither an example nor a
-        remedy is searched.
+        Pods whose placement is not predictable get no explanation by nodes. Once the budget is spent, no example and no
+        remedy is searched for.
         """
         if (unclear := unpredictable(nodes.sample, nodes.view)) is not None:
             return unclear
@@ -261,7 +262,7 @@ class Explanations:
         return f"{remedy[:1].upper()}{remedy[1:]}"
 
     def _find_relaxed(self, rejected: Sequence[Rejected], example: _Example, pending: Sequence[Pod]) -> str:
-        """Return which change of a constraint lets nodes take all pods that wait; "" where none was found."""
+        """Return which change of a constraint lets nodes take all pods that wait; "" if none was found."""
         if not example.pending or not any(isinstance(row.plugin, PodTopologySpread) for row in rejected):
             return ""
         view, tried = example.view, CHANGES_TRIED * len(example.pod.spec.spread)
@@ -273,9 +274,9 @@ class Explanations:
         return find_relaxed_constraint(example.pod, view, others)
 
     def _describe_preemption(self, example: _Example, rejected: Sequence[Rejected], wanted: frozenset[str]) -> str:
-        """Say what would be preempted for a pod that every node rejects; "" where nothing, or no more may be tried.
+        """Say which pods would be preempted for a pod that every node rejects; "" if none, or no trial is left.
 
-        If not all nodes are tried, the wanted nodes come first; the named outcome is then one of several.
+        If not all nodes can be tried, the wanted nodes come first; the named outcome is then one of several.
         """
         pod, view = example.pod, example.view
         if not has_lower_pods(pod, view):
@@ -290,9 +291,9 @@ class Explanations:
         return describe_preemptions(structs.replace(outlook, complete=outlook.complete and len(tried) == len(able)))
 
     def _is_maintenance(self, nodes: ClosedNodes) -> bool:
-        """Return whether it is enough to uncordon the domains that are cordoned as a whole.
+        """Return whether it is enough to uncordon the domains whose nodes are all cordoned.
 
-        If no more may be tried, it counts as enough that these nodes then take such pods.
+        If no trial is left, it counts as enough if these nodes then take such pods.
         """
         cordoned = _join(nodes.closed.cordoned.values())
         if not cordoned:
@@ -319,9 +320,9 @@ class Explanations:
 
 
 def _find_absent(sample: Pod, closed: ClosedDomains, view: View) -> Iterator[NoSuchNode]:
-    """Yield what domains have no node of: a resource of devices, or any node that the pods select.
+    """Yield what domains lack: nodes with a device resource, or any node that the pods select.
 
-    A host is no domain that could get another node.
+    Hosts are left out, because a host cannot get another node.
     """
     if closed.key == HOSTNAME:
         return
@@ -337,7 +338,7 @@ def _find_absent(sample: Pod, closed: ClosedDomains, view: View) -> Iterator[NoS
 
 
 def _lack_resources(rejected: Sequence[Rejected], wanted: frozenset[str]) -> bool:
-    """Return whether resources are missing on one of the wanted nodes, or nothing else rejects any of them."""
+    """Return whether resources are missing on a wanted node, or no filter rejects a wanted node for other reasons."""
     plugins = {row.plugin.name for row in rejected if not row.nodes.isdisjoint(wanted)}
     return not plugins or NodeResourcesFit.name in plugins
 
@@ -347,7 +348,7 @@ def _nodes_of(rejected: Sequence[Rejected]) -> frozenset[str]:
 
 
 def _join(sets: Iterable[frozenset[str]]) -> frozenset[str]:
-    """Return the union of sets: the very set where there is one, since thousands of components share it."""
+    """Return the union of sets; a single set is returned itself, since thousands of components share it."""
     first, *others = [nodes for nodes in sets if nodes] or [frozenset[str]()]
     return first.union(*others) if others else first
 
@@ -368,7 +369,7 @@ def _examples(nodes: ClosedNodes) -> Iterator[_Example]:
 
 
 def _find_opening(rejected: Sequence[Rejected], wanted: frozenset[str], example: _Example, helps: Trial) -> str:
-    """Return what opens enough nodes, "" where nothing that was tried does."""
+    """Return what opens enough nodes, "" if nothing that was tried does."""
     pod, view = example.pod, example.view
 
     def is_enough(nodes: Sequence[str]) -> bool:
@@ -381,5 +382,5 @@ def _find_opening(rejected: Sequence[Rejected], wanted: frozenset[str], example:
 
 
 def _count_places(nodes: Sequence[str], pod: Pod, view: View) -> Mapping[str, int]:
-    """Return the places that nodes have for such pods, and one where that is what would be freed."""
+    """Return how many such pods each node has places for, at least one: the place that a remedy frees."""
     return {node: max(1, count_places(pod, node, view)) for node in nodes}

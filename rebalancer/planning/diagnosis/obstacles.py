@@ -1,8 +1,8 @@
 """Why a component cannot be repaired: arithmetic, capacity, or pods that cannot move.
 
 Each obstacle is removed in turn. If no placement exists even with every pod movable and unlimited capacity on every
-node, the cause is arithmetic. If one exists only with unlimited capacity, it is capacity. Otherwise it is pods that
-stay.
+node, the cause is arithmetic. If a placement exists only with unlimited capacity, the cause is capacity. Otherwise the
+cause is pods that stay.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ Explain = Callable[[ClosedDomains], Refusal]
 
 
 def _feasible_text(counts: tuple[int, ...]) -> str:
-    """Name the numbers of pods that can be placed; the last number decides between one and several."""
+    """Name the numbers of pods that can be placed, with "pod" or "pods" by the last number."""
     are = "pod is" if counts[-1:] == (1,) else "pods are"
     return f"; {' or '.join(map(str, counts))} {are} feasible" if counts else ""
 
@@ -59,7 +59,7 @@ class PodsStay(Refusal):
 
     @property
     def reason(self) -> Reason:
-        """That of most of the pods."""
+        """The reason why most of the pods stay."""
         return self.cause.reason
 
     def _end(self) -> End:
@@ -80,7 +80,7 @@ class PodsStay(Refusal):
 
 
 class OthersStay(Refusal):
-    """The constraints count pods of other workloads too, and these are not moved for this one."""
+    """The constraints also count pods of other workloads, which are not moved for this workload."""
 
     reason = Reason.NOT_EVICTABLE
 
@@ -89,7 +89,7 @@ class OthersStay(Refusal):
 
 
 class TooFewDomains(Refusal):
-    """Fewer domains exist than minDomains requires, which is `required`: each may hold at most maxSkew pods.
+    """Fewer domains exist than minDomains (`required`), so that each may hold at most maxSkew pods.
 
     `feasible` are the nearest numbers of pods that can be placed.
     """
@@ -112,7 +112,7 @@ class TooFewDomains(Refusal):
 
 
 class TooFewDomainsApart(Refusal):
-    """More pods keep each other apart by a required term of podAntiAffinity than domains of its key admit them."""
+    """Required podAntiAffinity keeps more pods apart than there are domains of its key that admit them."""
 
     reason = Reason.TOO_FEW_DOMAINS
     key: str
@@ -138,7 +138,7 @@ def describe_outnumbered(term: EvaluatedTerm) -> TooFewDomainsApart:
 
 
 class NoPlacement(Refusal):
-    """No placement of `pods` equal pods satisfies everything; `feasible` are the nearest numbers for which one does."""
+    """No placement of `pods` equal pods satisfies everything; `feasible` are the nearest possible numbers of pods."""
 
     reason = Reason.NO_ARRANGEMENT
     pods: int
@@ -178,7 +178,7 @@ def diagnose_single_class(
     cache: SearchCache,
     explain: Explain,
 ) -> Obstacle:
-    """Return why no placement of equal pods satisfies everything; `explain` says why nodes take no more of them."""
+    """Return why no placement of equal pods satisfies everything; `explain` says why nodes take no more."""
     root, bounds, pending = layout.root, layout.bounds, pods.missing
     total = count_pods(root, cache) + pending
     ideal = without_obstacles(root, cache, places=total)
@@ -202,9 +202,9 @@ def diagnose_multi_class(
     nearest: Solution | None,
     explain: Callable[[], Refusal],
 ) -> Obstacle:
-    """Return why no placement of several pod classes satisfies everything; `nearest` is the nearest placement.
+    """Return why no placement of several pod classes satisfies everything. `nearest` is the nearest placement.
 
-    `explain` says why nodes take no more of them.
+    `explain` says why nodes take no more of the pods.
     """
     limit_reached = State.VIOLATED, MinimumSearchLimit()
     if unsolved is Unsolved.LIMIT_REACHED:
@@ -240,11 +240,11 @@ def diagnose_multi_class(
 
 
 def _unlimited(classes: PodClasses, pod_class: PodClass, total: int) -> dict[str, int]:
-    """Return capacity for all pods, on every node that the requirements of a class count and its affinity selects."""
+    """Return capacity for all pods on every node that a class's requirements count and its affinity selects."""
     assert classes.view is not None, "the nodes are those of the cluster"
     selected = admitted_by_labels(pod_class.sample.spec.node_affinity, classes.view)
     counting = {node for number in pod_class.requirements for node in classes.requirements[number].nodes}
-    if classes.component.terms:  # which concern every node
+    if classes.component.terms:  # anti-affinity concerns every node
         counting.update(classes.view.nodes.names)
     return dict.fromkeys(sorted({*pod_class.cap, *(counting & selected)}), total)
 
@@ -261,7 +261,7 @@ def _diagnose_staying(refused: Sequence[tuple[Pod, PodController, Refusal]]) -> 
 
 
 def without_obstacles(root: Inner, cache: SearchCache, *, places: int | None) -> Inner:
-    """Return the placement with every pod movable and, if `places` is given, this much more capacity on every node."""
+    """Return the placement with every pod movable and, if `places` is given, that many more places on every node."""
     known = cache.unobstructed.known.get((root, places))
     if known is not None:
         return known  # type: ignore[no-any-return]
@@ -273,7 +273,7 @@ def without_obstacles(root: Inner, cache: SearchCache, *, places: int | None) ->
 def _diagnose_arithmetic(
     layout: Layout, requirements: Sequence[Requirement], ideal: Inner, total: int, cache: SearchCache
 ) -> Refusal:
-    """Explain with the nearest numbers of pods that can be placed as required."""
+    """Explain an arithmetic obstacle by the nearest numbers of pods that can be placed as required."""
     feasible = tuple(_nearest_feasible(layout, requirements, ideal, total, cache))
     for level, bound in enumerate(layout.bounds, start=1):
         if bound.floor_at_zero:
@@ -299,7 +299,7 @@ def _nearest_feasible(
 
 
 def _bounds_for(layout: Layout, requirements: Sequence[Requirement], more: int) -> Bounds | None:
-    """Return the bounds for `more` pods, whose shares are other numbers of pods; None where a bound is not known."""
+    """Return the bounds for `more` pods, which change bounds given as shares; None if a bound is not known."""
     changed = [requirement_for_count(requirement, more) for requirement in requirements]
     known = [requirement for requirement in changed if requirement is not None]
     if len(known) < len(changed):

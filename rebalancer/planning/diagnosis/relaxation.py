@@ -2,14 +2,14 @@
 
 Problem: no placement satisfies everything; which other numbers of replicas, or which one relaxed bound, would allow a
 placement? Idea: the feasible numbers have gaps, so bisection cannot find them; one integer program finds the least
-change. It has two more nodes, which no requirement counts. One holds the pods that might be added: each added pod
-leaves it. The other is full of blockers: one leaves it for each pod that is removed. So the fewest evictions of that
-program are the least change. A placement on the real nodes shows that each returned change is feasible. That no smaller
-change is feasible is proved, too, or `limit_reached` says that it is not.
+change. The program has two more nodes, which no requirement counts. One holds the pods that might be added: each added
+pod leaves it. The other is full of blockers: for each removed pod a blocker leaves it. So the fewest evictions of that
+program are the least change. A placement on the real nodes shows that each returned change is feasible. The solver also
+proves that no smaller change is feasible; otherwise `limit_reached` is set.
 
 Example of a result: 5 replicas of shop/db, or maxSkew 2 over the zones.
 
-Cost: bounded by `SearchLimits.relaxation_columns`. It is computed when it is read, once for a plan.
+Cost: bounded by `SearchLimits.relaxation_columns`. A relaxation is computed when it is read, once for a plan.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -40,7 +40,7 @@ _RESERVE, _REMOVED, _ASIDE = "\0reserve", "\0removed", "\0aside"
 """Names of the program's additional nodes; no real node has them."""
 
 Change = Mapping[int, int]
-"""By the number of a pod class: how many pods it has more, or fewer."""
+"""The change of each pod class's number of pods, by the number of the class; negative: fewer pods."""
 
 _MOST_NAMED = 3
 """Up to this many workloads are named; with more only the pods are counted."""
@@ -55,9 +55,9 @@ class ReplicaChange(Struct, frozen=True, gc=False):
 
 
 class Relaxation(Struct, frozen=True, gc=False):
-    """The least changes of replicas, and the one bound to relax, that would each make it feasible; neither if unknown.
+    """The least change of replicas, and the one bound to relax. Each alone makes the component feasible.
 
-    `limit_reached`: something nearer may exist.
+    Both are empty if unknown. `limit_reached`: a smaller change may exist.
     """
 
     replicas: tuple[ReplicaChange, ...] = ()
@@ -65,7 +65,7 @@ class Relaxation(Struct, frozen=True, gc=False):
     limit_reached: bool = False
 
     def __str__(self) -> str:
-        """Say what would make it feasible, after a semicolon; "" where nothing is known."""
+        """Say what would make the component feasible, after a semicolon; "" if nothing is known."""
         options = [self._replicas_text] if self.replicas else []
         options += [str(self.bound)] if self.bound is not None else []
         if not options:
@@ -86,14 +86,14 @@ class Relaxation(Struct, frozen=True, gc=False):
 
 
 class Relaxable:
-    """An infeasible component: its relaxation is computed when it is first read, since it costs integer programs."""
+    """An infeasible component, whose relaxation is computed when first read, since it costs integer programs."""
 
     def __init__(self, search: Callable[[], Relaxation]) -> None:
         self._search = search
 
     @cached_property
     def relaxation(self) -> Relaxation:
-        """The smallest relaxation that makes it feasible."""
+        """The smallest relaxation that makes the component feasible."""
         return self._search()
 
 
@@ -112,7 +112,7 @@ def find_relaxation(classes: PodClasses, limits: SearchLimits) -> Relaxation:
 
 
 class _Search:
-    """One search, and what is left of what it may cost."""
+    """One search for a relaxation, with the rest of its budget."""
 
     def __init__(self, classes: PodClasses, limits: SearchLimits) -> None:
         self._bare = _unplaced(classes, {})
@@ -124,8 +124,8 @@ class _Search:
         ]
 
     def least_replica_change(self) -> Change:
-        """Return the least change of the numbers of replicas; empty where none was found."""
-        if not self._bare.requirements:  # anti-affinity alone: its refusal names the numbers
+        """Return the least change of the numbers of replicas; empty if none was found."""
+        if not self._bare.requirements:  # only anti-affinity: the refusal names the numbers
             return {}
         if 2 * _columns(self._bare) > self._left:  # a change that cannot be checked is not returned
             self.limit_reached = True
@@ -133,7 +133,7 @@ class _Search:
         return self._least_change(self._scalable, self._bare.total)
 
     def simpler(self, change: Change) -> Change:
-        """Return a change of one class alone that is no larger, if it exists and is found."""
+        """Return a change of one class alone that is no larger, if such a change is found."""
         if len(change) < 2:
             return change
         size = sum(map(abs, change.values()))
@@ -147,7 +147,7 @@ class _Search:
         return tuple(sorted(changes, key=lambda changed: (changed.workload, changed.replicas)))
 
     def _least_change(self, scalable: Sequence[int], most: int) -> Change:
-        """Return the least change of some classes' numbers, each by at most `most` pods; empty where there is none."""
+        """Return the least change of some classes' numbers, each by at most `most` pods; empty if there is none."""
         if not scalable:
             return {}
         solution = self._solve(_in_full(_changeable(self._bare, scalable, most)))
@@ -163,7 +163,7 @@ class _Search:
         return change if self._is_feasible(_in_full(_unplaced(self._bare, change))) else {}
 
     def least_relaxed_bound(self) -> RelaxedBound | None:
-        """Return the one bound that needs the least relaxation, all others as they are."""
+        """Return the one bound that needs the least relaxation while all other bounds stay."""
         most_of = {
             shared: min(self._limits.relaxation_pods, most_slack(self._bare, shared))
             for shared in shared_bounds(self._bare)
@@ -179,7 +179,7 @@ class _Search:
         return relaxed_bound(self._bare, best[1], best[0]) if best is not None else None
 
     def _least_slack(self, shared: SharedBound, most: int) -> int:
-        """Return by how much more than one a bound must be relaxed, at most `most`; 0 where that is not enough.
+        """Return by how many more pods than one a bound must be relaxed, at most `most`; 0 if that is not enough.
 
         Relaxing more never hurts, so bisection finds the least.
         """
@@ -223,7 +223,7 @@ def _unplaced(classes: PodClasses, change: Change) -> PodClasses:
 
 
 def _in_full(classes: PodClasses) -> PodClasses:
-    """Restore the limits as written; a repair aims at less where they cannot be satisfied."""
+    """Restore the limits as written; a repair aims at less if they cannot be satisfied."""
     requirements = [requirement_for_count(requirement, 0) or requirement for requirement in classes.requirements]
     return replace(classes, requirements=tuple(requirements))
 
@@ -234,13 +234,13 @@ def _replicas(member: PodController) -> int:
 
 
 def _is_scalable(classes: PodClasses, pod_class: PodClass) -> bool:
-    """Return whether it is known what is required of another number of a class's pods."""
+    """Return whether the requirements are known for another number of a class's pods."""
     counted = pod_class.total == sum(map(_replicas, pod_class.members))
     return counted and not any(depends_on_pod_count(classes.requirements[number]) for number in pod_class.requirements)
 
 
 def _changeable(bare: PodClasses, scalable: Sequence[int], most: int) -> PodClasses:
-    """Return a component whose evictions are the pods that are added or removed. Each owner has at least one pod left.
+    """Return a component whose evictions stand for added or removed pods. Each owner keeps at least one pod.
 
     The capacity that pods of several classes share is left out; each class has its own limit on each node.
     """
@@ -285,7 +285,7 @@ def _changeable(bare: PodClasses, scalable: Sequence[int], most: int) -> PodClas
 
 
 def _divide(pod_class: PodClass, more: int) -> list[tuple[PodController, int]]:
-    """Divide a change among as few owners of a class as are enough: those with most pods first."""
+    """Divide a change among as few owners of a class as possible, those with most pods first."""
     shares, left = [], more
     for member in sorted(pod_class.members, key=lambda member: (-_replicas(member), member.reference)):
         part = max(left, 1 - _replicas(member))

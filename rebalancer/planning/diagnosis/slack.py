@@ -1,4 +1,4 @@
-"""Bounds that could be relaxed, and the requirements once one is.
+"""Bounds that could be relaxed, and the requirements after a relaxation.
 
 Workloads with one selector each state the same constraint, and one limit is evaluated for several sets of pods.
 Relaxing the bound changes all of these requirements, so they are one `SharedBound`.
@@ -21,7 +21,7 @@ _MOST_NAMED = 3
 
 
 class SharedBound(Struct, frozen=True, gc=False):
-    """Requirements, by their numbers, that state one bound."""
+    """Requirements that state one bound, by their numbers in the component."""
 
     requirements: tuple[int, ...]
 
@@ -73,7 +73,7 @@ def shared_bounds(classes: PodClasses) -> tuple[SharedBound, ...]:
 
 
 def most_slack(classes: PodClasses, shared: SharedBound) -> int:
-    """Return by how much a bound can be relaxed before it requires nothing."""
+    """Return by how many pods a bound can be relaxed before it requires nothing."""
     return max(0, min(_most_slack(classes.requirements[number], classes.total) for number in shared.requirements))
 
 
@@ -117,7 +117,7 @@ def relaxed_bound(classes: PodClasses, shared: SharedBound, by: int) -> RelaxedB
 
 
 def _relaxed_limit(limit: str, requirements: Sequence[Requirement]) -> RelaxedBound:
-    """Return the relaxed bound of a limit; if it bounds several sets of pods, for the set that needs most."""
+    """Return the relaxed bound of a limit. If the limit bounds several sets of pods, take the set that needs most."""
     shares = [share for share in map(_share, requirements) if share is not None]
     if shares:
         return RelaxedBound(limit=limit, max_share=max(shares))
@@ -131,7 +131,7 @@ def _relaxed_limit(limit: str, requirements: Sequence[Requirement]) -> RelaxedBo
 
 
 def _share(requirement: Requirement) -> Fraction | None:
-    """Return a limit's cap as a share of its total; None where the limit is not written as a share."""
+    """Return a limit's cap as a share of its total; None if the limit is not written as a share."""
     limit = requirement.source
     if not isinstance(limit, EvaluatedLimit) or limit.rule.max_share is None or requirement.bound.cap is None:
         return None
