@@ -12,16 +12,16 @@ from rebalancer.documents.state_reasons import StateReason
 from rebalancer.model.reasons import ViolationCause
 
 _MOST: Final = 12
-"""Up to this many domains of a term are listed, and workloads of a domain; the rest are counted."""
+"""Up to this many domains of a term, and workloads of a domain, are listed; the rest are counted."""
 
 _MOST_PODS: Final = 5
 """Up to this many pods of a workload in a domain are listed."""
 
 
 class ConflictingPods(CamelCaseStruct, frozen=True, kw_only=True):
-    """Pods of one workload that conflict with others of their domain; `omitted` counts the unlisted pods.
+    """Pods of one workload that conflict with other pods of their domain; `omitted` counts the unlisted pods.
 
-    `declares`: they declare the term. Otherwise the term selects them.
+    If `declares`, the pods declare the term; otherwise the term selects them.
     """
 
     namespace: Text
@@ -47,11 +47,11 @@ class ReportedAntiAffinity(CamelCaseStruct, frozen=True, kw_only=True):
     """One term of podAntiAffinity, as kube-scheduler reads it; `weight` is 0 for a required term.
 
     `workloads` declare it, `selects` says which pods it selects. `excess` is the fewest pods that would have to move
-    for this term alone. `conflicts` lists the first domains in which pods conflict, `omittedDomains` counts the others.
+    for this term alone. `conflicts` lists the first domains in which pods conflict, `omittedDomains` counts the rest.
 
     `message` has the numbers of a violation, or says why the state is Unknown. `reason` and `obstacle` say why a
-    violation is not repaired; they are null and empty where it is. `since` is when the violation was first seen, null
-    where nothing is stored about it. `cause` is what led to a violation, null where there is none.
+    violation is not repaired, and are null and empty otherwise. `since` is when the violation was first seen, null if
+    that is not stored. `cause` is what led to a violation, null where there is none.
     """
 
     namespace: Text
@@ -80,7 +80,7 @@ class ReportedAntiAffinity(CamelCaseStruct, frozen=True, kw_only=True):
 
     @property
     def bounds(self) -> Mapping[str, DomainBounds]:
-        """How many of these may stay."""
+        """How many of the conflicting pods may stay in each listed domain."""
         counts = self.counts
         return {one.domain: DomainBounds(min=0, max=counts[one.domain] - one.excess) for one in self.conflicts}
 
@@ -88,7 +88,7 @@ class ReportedAntiAffinity(CamelCaseStruct, frozen=True, kw_only=True):
 def report_term(
     one: EvaluatedTerm, state: StateReason, seen: Mapping[str, datetime], cause: ViolationCause | None, remedy: str
 ) -> ReportedAntiAffinity:
-    """Return the entry of one term; `seen` is since when violations have been seen, by token."""
+    """Return the entry of one term; `seen` maps the token of a violation to the time when it was first seen."""
     return ReportedAntiAffinity(
         namespace=one.namespace,
         workloads=tuple(map(workload_name, one.workloads)),

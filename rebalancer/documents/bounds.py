@@ -5,8 +5,8 @@ constraint are exact for the present number of counted pods: some placement of t
 each bound. The bounds of a limit are exact, apart from its own cap or minPods. Other obstacles to pods in a domain are
 not considered.
 
-With domains D, pods n and maxSkew s, a domain holds m most if all others hold m - s, and l least if all others hold
-l + s: m = s + floor((n - s) / D) and l = ceil((n - (D - 1) s) / D) (`assessment.guarantees`). With at most c pods in a
+With D domains, n pods and maxSkew s, a domain holds the most, m, if all others hold m - s, and the least, l, if all l +
+s: m = s + floor((n - s) / D) and l = ceil((n - (D - 1) s) / D) (`assessment.guarantees`). With at most c pods in a
 domain, as a cap says, or maxSkew where the minimum is 0, the least is what D - 1 full ones leave.
 """
 
@@ -21,7 +21,7 @@ from rebalancer.scheduling.pod_topology_spread import Counts
 class DomainBounds(CamelCaseStruct, frozen=True, kw_only=True):
     """The fewest and the most pods that a domain may hold once repaired; `max` is null where nothing bounds it.
 
-    Where no placement of these pods satisfies the constraint or limit, what it states for each domain alone.
+    If no placement of the pods satisfies the constraint or limit: the bounds that it states for each domain alone.
     """
 
     min: Number
@@ -29,13 +29,13 @@ class DomainBounds(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 def count_above(held: Iterable[int], bounds: DomainBounds) -> int:
-    """Return how many pods are beyond the bounds of their domains, which hold these numbers of them."""
+    """Return how many pods are beyond the bounds, if the domains hold these numbers of pods."""
     most = bounds.max
     return sum(pods - most for pods in held if pods > most) if most is not None else 0
 
 
 def find_room(held: Iterable[int], bounds: DomainBounds) -> int | None:
-    """Return how many more pods the fullest of the domains may hold, None where nothing bounds it, or it is empty."""
+    """Return how many more pods the fullest domain may hold, None if nothing bounds it or it is empty."""
     fullest = max(held, default=0)
     return bounds.max - fullest if bounds.max is not None and fullest else None
 
@@ -50,7 +50,7 @@ def constraint_bounds(counts: Counts) -> DomainBounds:
 
 
 def limit_bounds(limit: EvaluatedLimit) -> DomainBounds:
-    """Return the bounds of each domain of a limit; one without nodes and pods stays empty."""
+    """Return the bounds of each domain of a limit; a domain without nodes and pods stays empty."""
     pods, empty = sum(limit.counts.filled.values()), len(limit.deserted)
     domains = len(limit.counts) - empty
     if limit.cap is not None:

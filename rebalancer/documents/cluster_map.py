@@ -1,10 +1,10 @@
-"""Makes the Map document of one cycle: which lanes it has, their pods against the bounds, and where pods move.
+"""Makes the Map document of one cycle: its lanes, their pods against the bounds, and where pods move.
 
 Groups, limits, evictions and nodes are visited once each, and only the nodes are sorted. Only the shown lanes are
 written out. So a map of thousands of workloads takes little longer than finding the worst of them.
 
-A move has one number everywhere: the `step` of its repair in the Plan document, which is no order. An eviction under
-way has that number, too, while it is still in the plan; later it has none.
+A move has one number everywhere: the `step` of its repair in the Plan document. The numbers are no order. An eviction
+under way keeps its number while it is still in the plan; later it has none.
 """
 
 from collections import Counter
@@ -54,14 +54,14 @@ from rebalancer.scheduling.view import View
 from rebalancer.tracking.changes import domain_subject
 
 MOST_LANDINGS: Final = 4
-"""Nodes on which a replacement may land; of more only the zones are named."""
+"""Up to this many nodes on which a replacement may land are named; if there are more, only their zones are."""
 
 _MOST_CANDIDATES: Final = 1_000
-"""Of more nodes in the domains of a replacement, those on which it may land are not sought: they would be too many."""
+"""With more nodes in its domains, a replacement may land on too many nodes to list, so they are not searched for."""
 
 
 class MapSize(NamedTuple):
-    """How much a map has at most: lanes, nodes, zones, domains and moves of a lane."""
+    """The most that a map lists: lanes, nodes, zones, and domains and moves of a lane."""
 
     lanes: int = 12
     nodes: int = 60
@@ -73,7 +73,7 @@ class MapSize(NamedTuple):
 WHOLE: Final = MapSize()
 _STORED: Final = MapSize(lanes=6, nodes=30, zones=12, domains=12, moves=6)
 _STORED_BYTES: Final = 8 * 1024
-"""A stored map, without the spaces that documents have: of a larger one the nodes are left out, and then lanes."""
+"""Most bytes of a stored map, which has no spaces: a larger map loses its nodes, and then lanes."""
 
 _NOTHING: Final = frozenset[str]()
 
@@ -81,7 +81,7 @@ _NOTHING: Final = frozenset[str]()
 class _Lane(NamedTuple):
     workloads: tuple[Reference, ...]
     rules: Sequence[Rule]
-    """The violated ones first."""
+    """The lane's rules, violated rules first."""
 
     @property
     def rule(self) -> Rule:
@@ -109,10 +109,10 @@ def map_document(
 ) -> MapDocument:
     """Draw the violated workloads and those with moves, or the `chosen` ones with all their rules.
 
-    Without `satisfied`, draw only the chosen workloads that are violated or move, with what they violate.
+    Without `satisfied`, draw only the chosen workloads that are violated or move, with the rules that they violate.
 
-    `memory` has the moves in flight, and the begin of violations. Without `fates` the evictions that the plan would
-    make now count as moving, as in the plan. `overview` is the evaluation's; None: it is made here.
+    `memory` has the moves in flight and the start of violations. Without `fates`, the evictions that may go now by the
+    plan count as moving. `overview` belongs to the evaluation; if None, it is made here.
     """
     drawn = None if chosen is None else frozenset(chosen)
     if overview is None:
@@ -123,13 +123,13 @@ def map_document(
 
 
 def _find_moving(memory: Memory, fates: Fates | None) -> frozenset[Reference]:
-    """Return the workloads with a pod that moves, or goes now."""
+    """Return the workloads with a pod whose eviction is under way or may go now."""
     going = () if fates is None else fates.let_go
     return frozenset([*(move.workload for move in memory.in_flight), *(eviction.workload for eviction in going)])
 
 
 def stored_map(evaluation: Evaluation, memory: Memory, fates: Fates, overview: Overview) -> MapDocument | None:
-    """Draw the violated and moving workloads, in a map that is small enough to be stored; None where there are none."""
+    """Draw the violated and moving workloads in a map that is small enough to be stored; None if there are none."""
     drawn = map_document(evaluation, memory, fates=fates, size=_STORED, overview=overview)
     if _is_large(drawn):
         drawn = map_document(evaluation, memory, fates=fates, size=_STORED._replace(nodes=0), overview=overview)
@@ -214,7 +214,7 @@ class _Map:
         return [_Lane(*lane) for lane in lanes.items()]
 
     def _lanes_of(self, workloads: Collection[Reference]) -> Sequence[_Lane]:
-        """Return the lanes of workloads with all their rules."""
+        """Return the lanes of these workloads, with all their rules."""
         chosen = frozenset(workloads)
         lanes: dict[tuple[Reference, ...], list[Rule]] = {}
         for group in self._assessment.groups:
@@ -274,7 +274,7 @@ class _Map:
         return counted
 
     def _list_nodes(self, concerned: Collection[str]) -> Collection[str]:
-        """Return the nodes to list: all, or the nodes that a lane concerns, or none."""
+        """Return the nodes to list: all, only those with pods or moves of a lane, or none."""
         known = self._view.nodes.by_name
         if len(known) <= self._size.nodes:
             return known
@@ -333,7 +333,7 @@ class _Map:
 
     @cached_property
     def _losses(self) -> Mapping[str, Lack]:
-        """What is lost of the zones."""
+        """What each zone has lost, by zone."""
         snapshot = self._view.snapshot
         return {lost.value: lack_of(lost, snapshot) for lost in self._memory.lost if lost.key == self._key}
 
@@ -342,7 +342,7 @@ class _Map:
         return {DomainName(one.motion.key, one.motion.value): one.until for one in self._assessment.unsettled_domains}
 
     def _find_return(self, name: str) -> datetime | None:
-        """Return when a lost domain came back, None where it has lost nodes since then, or at that time."""
+        """Return when a lost domain came back, None if it has lost nodes since then or at that time."""
         subject, loss = domain_subject(self._key, name), self._losses.get(name)
         returned = self._changes.get((ViolationCause.DOMAIN_RETURNED, subject))
         back = min(returned.back_at, returned.at) if returned is not None and returned.back_at is not None else None
@@ -352,13 +352,13 @@ class _Map:
 
     @cached_property
     def _changes(self) -> Mapping[tuple[ViolationCause, str], ObservedChange]:
-        """The last change of what has changed, by cause and subject."""
+        """The last observed change for each cause and subject."""
         return {(change.cause, change.subject): change for change in self._memory.changes}
 
     # Moves
 
     def _find_moves(self) -> Mapping[Reference, Sequence[MapMove]]:
-        """Return the moves of the lanes by workload: those under way, then the others in the order of the plan."""
+        """Return the moves of the lanes by workload: moves under way, then planned moves in the order of the plan."""
         shown = {workload for lane in self._lanes for workload in lane.workloads}
         decided = (fate for fate in self._fates.rows if fate.eviction.workload in shown)
         planned = {one.eviction.pod.uid: one for one in decided}
@@ -404,7 +404,7 @@ class _Map:
         return None if isinstance(planned, Never) else self._steps[planned.eviction.group]
 
     def _landing(self, targets: Sequence[Target], outlook: Outlook | None) -> _Landing:
-        """Return where a replacement may land: the nodes, as far as they are known and few, and the zones."""
+        """Return where a replacement may land: the nodes, if they are known and few, and the zones."""
         known = tuple(targets), id(outlook)
         landing = self._landings.get(known)
         if landing is None:
@@ -426,7 +426,7 @@ class _Map:
 
 
 def _name(rule: Rule) -> str:
-    """Return the name by which the memory stores since when it is violated."""
+    """Return the name under which the memory stores since when a rule is violated."""
     if isinstance(rule.source, EvaluatedLimit):
         return rule.source.name
     assert rule.group is not None, "a constraint is one of a group"
@@ -460,7 +460,7 @@ def _domain_state(pods: int, bounds: DomainBounds) -> DomainState:
 
 
 def _weight(domain: MapDomain) -> tuple[int, int, int]:
-    """Return a sort key: the most pods above the bounds, then the most that are missing, then the most pods."""
+    """Return a sort key: most pods above the bounds first, then most missing pods, then most pods."""
     above = domain.pods - domain.max if domain.max is not None else 0
     return max(0, above), max(0, domain.min - domain.pods), domain.pods
 
@@ -481,7 +481,7 @@ def choose_zone_key(keys: Iterable[str], view: View) -> str:
 
 
 def node_state(node: Node, ends: Mapping[str, datetime]) -> NodeState:
-    """Return whether a node takes pods; `ends` is until when those settle that do."""
+    """Return whether a node takes pods; `ends` is when each settling node has settled."""
     if not node.ready:
         return NodeState.NOT_READY
     if node.unschedulable:

@@ -17,7 +17,7 @@ from rebalancer.model.yaml_text import dump_yaml
 API_VERSION = "rebalancer.dev/v1alpha1"
 
 _ENTRIES = 100
-"""Entries of a list that are encoded at once."""
+"""This many entries of a list are encoded at once."""
 
 Text = Annotated[str, Meta(min_length=1)]
 Number = Annotated[int, Meta(ge=0)]
@@ -25,7 +25,7 @@ Counts = Mapping[str, Number]
 
 
 class CamelCaseStruct(Struct, frozen=True, kw_only=True, gc=False, rename="camel"):
-    """Base: camelCase, fields in the order of their declaration. No document refers to itself."""
+    """Base: camelCase, fields in the order of declaration. No garbage collection: documents have no cycles."""
 
 
 LeftOut = Mapping[str, Annotated[int, Meta(ge=1)]]
@@ -40,7 +40,7 @@ class WorkloadName(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class SizeRange(CamelCaseStruct, frozen=True, kw_only=True):
-    """The sizes from `first` to `last`, both among them."""
+    """The sizes from `first` to `last`, both included."""
 
     first: Annotated[int, Meta(ge=1)]
     last: Annotated[int, Meta(ge=1)]

@@ -1,7 +1,7 @@
 """Counts by domain as documents list them: a document grows with the pods of its cluster, not with its domains.
 
-Of 5,000 nodes a workload of 30 pods uses 30. Only the domains that hold pods or that a plan changes are listed, and the
-number of the others. A few domains are all listed, empty or not: readers look for the fact that zone c is empty.
+Of 5,000 nodes, a workload of 30 pods uses 30. Only domains that hold pods or that a plan changes are listed; the others
+are counted. Up to `FEW` domains are all listed, even empty ones: readers want to see that zone c is empty.
 """
 
 from collections.abc import Mapping
@@ -21,9 +21,9 @@ class ListedCounts(NamedTuple):
 
     before: Mapping[str, int]
     after: Mapping[str, int]
-    """Empty where it is not known."""
+    """Empty if the later counts are not known."""
     empty: int
-    """The number of the other domains."""
+    """The number of domains that are not listed."""
 
 
 def list_counts(counts: Mapping[str, int], after: Mapping[str, int] = _NOTHING) -> ListedCounts:

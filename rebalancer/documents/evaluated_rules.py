@@ -1,4 +1,4 @@
-"""A constraint or a limit with its counts, its bounds and the pods beyond them: the input of rows, lanes and zones."""
+"""A constraint or a limit with its counts, its bounds and the pods beyond these: the input of rows, lanes and zones."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -26,7 +26,7 @@ class Rule(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The key of the domains."""
+        """The topology key of its domains."""
         return self.source.topology_key
 
     @property
@@ -35,7 +35,7 @@ class Rule(NamedTuple):
         return self.source.state is not State.SATISFIED
 
     def state(self, states: StateReasons) -> StateReason:
-        """Return its state by a plan, with the reason."""
+        """Return its state according to a plan, with the reason."""
         if isinstance(self.source, EvaluatedLimit):
             return states.for_limit(self.source)
         assert self.group is not None, "a constraint is one of a group"

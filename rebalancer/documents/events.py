@@ -93,32 +93,32 @@ _LIMIT_REASONS: Final[Mapping[State, EventReason]] = {
     State.VIOLATED: EventReason.SHARE_LIMIT_VIOLATED,
     State.INFEASIBLE: EventReason.SHARE_LIMIT_INFEASIBLE,
 }
-"""For the state of a limit the reason of its event."""
+"""The reason of the event for each state of a limit."""
 
 _MOVE_ENDS: Final[Mapping[MoveState, tuple[EventReason, str]]] = {
     MoveState.VERIFIED: (EventReason.MOVE_VERIFIED, "the replacement is Ready where predicted"),
     MoveState.INEFFECTIVE: (EventReason.MOVE_INEFFECTIVE, "the replacement is Ready, but not where predicted"),
     MoveState.LOST: (EventReason.MOVE_INEFFECTIVE, "the replacement did not become Ready in time"),
 }
-"""Reason and note of the events about the end of a move; an end without a verdict has none."""
+"""Reason and note of the events about the end of a move; an end without a verdict has no event."""
 
 
 _FAILED: Final = frozenset({Ending.MISPREDICTED, Ending.TIMED_OUT})
 """The endings of a surge that somebody should look at."""
 
 _MOST_DROPPED: Final = 10
-"""Workloads of a limit that is not required any more on which that is reported."""
+"""The end of a limit that is no longer required is reported on up to this many of its workloads."""
 
 
 _MOST_OF_A_TERM: Final = 10
-"""Workloads on which a term of podAntiAffinity is reported."""
+"""A term of podAntiAffinity is reported on up to this many workloads."""
 
 _MOST_CONFLICTS: Final = 3
-"""Domains with conflicts that such an event names."""
+"""An event about a term names up to this many domains with conflicts."""
 
 
 class EventObjects(NamedTuple):
-    """The ConfigMaps that events about the policy, the pause and approvals regard; without one there is no event."""
+    """The ConfigMaps that events about the policy, the pause and approvals regard; without a ConfigMap, no event."""
 
     policy: Regarding | None = None
     pause: Regarding | None = None
@@ -220,11 +220,11 @@ def events_of(occurrence: Occurrence, objects: EventObjects) -> Sequence[Event]:
         case ViolationEnded(subject=Subject(dropped=Dropped() as dropped) as subject):
             return list(_dropped_events(subject, dropped))
         case Declared() | PauseChanged() | RequestAnswered():
-            # The history, the log and a counter have these.
+            # The history, the log and a counter have these occurrences.
             return ()
         case Granted() | GuardFailed() | ViolationBegan() | ViolationEnded() | ZoneLost() | ZoneReturned():
-            # The answer has an event of its own, as a guard has whose answer is missing, and a placement that changes;
-            # what becomes of a zone is nobody's object.
+            # The answer, a guard without an answer, and a placement that changes have events of their own; what becomes
+            # of a zone is nobody's object.
             return ()
 
 
@@ -255,7 +255,7 @@ def _group_events(reason: EventReason, group: EvaluatedGroup, causes: Causes) ->
 
 
 def _anti_affinity_events(occurrence: AntiAffinityViolated | AntiAffinityRecovered) -> Sequence[Event]:
-    """Create the events on the workloads that declare a term, and on the others whose pods conflict by it."""
+    """Create the events on the workloads that declare a term, and on other workloads whose pods conflict by it."""
     evaluated = occurrence.evaluated
     if isinstance(occurrence, AntiAffinityRecovered):
         reason, what = EventReason.ANTI_AFFINITY_RECOVERED, "no two pods share a domain"

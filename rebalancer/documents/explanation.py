@@ -78,7 +78,7 @@ MOVES, WAITS, STAYS, LEAVES = "Moves", "Waits", "Stays", "Leaves"
 _OTHERS_BY_THEN = "Another pod may be chosen by then: some that may not go yet may go soon"
 
 _MOST = 5
-"""Up to this many domains of many are listed; the rest are counted."""
+"""Up to this many domains are listed; the rest are counted."""
 
 
 class Answer(CamelCaseStruct, frozen=True, kw_only=True):
@@ -99,9 +99,9 @@ class ExplanationDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
     `reason` is from the closed list, null where there is none.
 
-    For Moves, `idle` says why the controller does not move it, "" where it does. For Waits, `idle` says that no
-    controller runs, "" where one does. `map` is the workload's, with all its rules; null for a pod, and for a workload
-    without constraints and limits.
+    For Moves, `idle` says why the controller does not move it, "" if it does. For Waits, `idle` says that no controller
+    runs, "" if one does. `map` shows the workload with all its rules; null for a pod, and for a workload without
+    constraints and limits.
     """
 
     api_version: str = API_VERSION
@@ -123,11 +123,11 @@ class ExplanationDetails(NamedTuple):
     blocked: Refusal | None = None
     """Why the controller evicts nothing in the namespace, None if it does."""
     claims: ClaimRecipe | NoClaimRecipe | None = None
-    """What repairs a StatefulSet that is pinned by its volumes, None where that was not requested."""
+    """The repair of a StatefulSet that is pinned by its volumes, None if that was not requested."""
     drawn: MapDocument | None = None
-    """The workload's map."""
+    """The map of the workload."""
     find_idle: Callable[[], str] = str
-    """Says why the controller moves nothing of what the plan lets go, "" where it does; it may take seconds."""
+    """Says why the controller makes no eviction that the plan allows now, "" if it does; the call may take seconds."""
 
 
 NO_DETAILS = ExplanationDetails()
@@ -136,14 +136,14 @@ NO_DETAILS = ExplanationDetails()
 def explain_pod(
     pod: Pod, view: View, assessment: Assessment, plan: Plan, details: ExplanationDetails = NO_DETAILS
 ) -> ExplanationDocument:
-    """Explain a pod: its constraints and limits, its replacement and where that would go, and what is planned."""
+    """Explain a pod: its constraints and limits, where its replacement would go, and what is planned."""
     top = view.snapshot.top_owner_of(pod)
     reference = reference_of(top) if top is not None else stray_reference(pod)
     groups, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
     node = view.nodes.by_name.get(pod.node or "")
     labels = node.labels if node is not None else {}
     if pod.node and node is None and "Node" not in view.snapshot.unknown:
-        # No placement is predicted: it leaves together with the other pods of its node, in an order that nobody knows.
+        # No placement is predicted: the pod leaves together with the other pods of its node, in an unknown order.
         path = [_gone(pod), *_missing_domain_answers(reference, assessment)]
         path += _repair_answers(reference, plan, view.snapshot)
         return ExplanationDocument(object=f"pod {pod}", verdict=LEAVES, reason=None, path=tuple(path))
@@ -208,12 +208,12 @@ def explain_workload(
 
 
 def _find_idle(verdict: str, idle: str) -> str:
-    """Return why nothing moves, where that changes what the verdict says: what waits is over only with a controller."""
+    """Return why nothing moves, if that matters for the verdict: without a controller, no wait ends."""
     return idle if verdict == MOVES or (verdict == WAITS and idle == NO_CONTROLLER) else ""
 
 
 def _blocked_answers(details: ExplanationDetails) -> Iterator[Answer]:
-    """Yield why nothing is evicted in the namespace: it concerns what is not planned now, too."""
+    """Yield why nothing is evicted in the namespace; the reason also holds for evictions that are not planned now."""
     if details.blocked is not None:
         evidence = str(details.blocked)
         yield _answer("Is anything evicted in its namespace?", details.blocked.reason, evidence)
@@ -237,13 +237,13 @@ class _WorkloadPlan:
 
     @property
     def reason(self) -> str | None:
-        """The cause of what goes, else the reason why nothing does."""
+        """The cause of the evictions, else the reason why there are none."""
         if self.going:
             return self.going[0].cause
         return self.waiting[0].reason if self.waiting else next((one.reason for one in self._obstacles), None)
 
     def answers(self) -> Iterator[Answer]:
-        """Yield which pods are evicted now, which wait and why, and why not more are."""
+        """Yield which pods are evicted now, which wait and why, and why no other pods are evicted."""
         names = [eviction.pod.name for eviction in self.going or [wait.eviction for wait in self.waiting]]
         counts = f"{len(self.going)} now, {len(self.waiting)} waiting"
         counts += f", {self._blocked} blocked" if self._blocked else ""
@@ -273,7 +273,7 @@ def _waiting_answers(waiting: Sequence[Waits], made_at: datetime, idle: str) -> 
 
 
 def _wait_message(refusal: Refusal, idle: str) -> str:
-    """Say why something waits, and for how long where something follows then; `idle` is why nothing moves."""
+    """Say why an eviction waits, and until when if something follows; `idle` is why nothing moves."""
     return refusal.timeless if idle == NO_CONTROLLER else str(refusal)
 
 
@@ -283,7 +283,7 @@ def _end_answer(refusal: Refusal, made_at: datetime, idle: str) -> Answer:
 
 
 def _method_answers(reference: Reference, plan: Plan, details: ExplanationDetails) -> Iterator[Answer]:
-    """Yield which method found the step of the workload's repair, and why others did not."""
+    """Yield which method found the step of the workload's repair, and why other methods did not."""
     for group in plan.components:
         if details.verbose and reference in group.workloads and group.attempts:
             question = "Which method found the step?"
@@ -308,7 +308,7 @@ def _refusal_answers(reference: Reference, plan: Plan) -> Iterator[Answer]:
 
 
 def _claim_answers(details: ExplanationDetails) -> Iterator[Answer]:
-    """Yield which claims would have to be given up where volumes pin the pods, and no eviction repairs it."""
+    """Yield the claims to delete if volumes pin the pods, so that no eviction repairs the workload."""
     recipe = details.claims
     if recipe is not None:
         answer = f"giving up {name_list(recipe.claims)}" if isinstance(recipe, ClaimRecipe) else "nothing is known"
@@ -373,7 +373,7 @@ def _anti_affinity_answers(
 
 
 def _gone(pod: Pod) -> Answer:
-    """Say that the node of a pod is gone."""
+    """Say that the node of a pod no longer exists."""
     return _answer(
         "Does its node exist?",
         f"no, node {pod.node} is gone",
@@ -416,7 +416,7 @@ def _repair_answers(reference: Reference, plan: Plan, snapshot: Snapshot) -> Ite
 def _constraint_suggestions(
     reference: Reference, groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], plan: Plan
 ) -> Iterator[Answer]:
-    """Yield the constraints that would enforce what nothing enforces now, as YAML for the pod template."""
+    """Yield constraints, as YAML for the pod template, that would enforce the rules that nothing enforces now."""
     question = "Which constraint would enforce it?"
     combined, alternatives = constraints.combine(_enforcing_spreads(groups, limits))
     if combined:
@@ -473,7 +473,7 @@ def _constraint_answer(evaluated: EvaluatedConstraint, state: StateReason, label
 
 
 def _list_domains(counts: Mapping[str, int]) -> str:
-    """List the domains as plan and report do; of many, the fullest, and count the others."""
+    """List the domains as plan and report do; if there are many, list the fullest and count the others."""
     if len(counts) <= FEW:
         return counts_change(counts, {})
     fullest = sorted(find_filled(counts).items(), key=lambda item: (-item[1], item[0]))[:_MOST]
@@ -589,7 +589,7 @@ def _why_it_stays(
 
 
 def _instead(pod: Pod, group: ComponentPlan, decided: Sequence[Eviction], plan: Plan, view: View) -> str:
-    """Say which pods are evicted instead, why, and whether the repair may still come to others."""
+    """Say which pods are evicted instead, why, and whether the repair may evict other pods later."""
     names = [one.pod.name for one in decided]
     verb = "is" if len(decided) == 1 else "are"
     go = pods_go(names) if decided[0].repair.added else f"{name_list(names)} {verb} evicted"
@@ -605,10 +605,11 @@ def _instead(pod: Pod, group: ComponentPlan, decided: Sequence[Eviction], plan: 
 def _find_instead(
     pod: Pod, group: ComponentPlan, decided: Sequence[Eviction], view: View
 ) -> tuple[Victim, Victim] | None:
-    """Return a pod, and the costliest cheaper pod that is evicted, where the cost decided between the two.
+    """Return a pod and the costliest cheaper pod that is evicted, if the cost decided between the two.
 
-    The cost decided on one node, where every method takes the cheapest pod first. It also decided between nodes of the
-    same domains, if any minimal set of victims is a step: the cheapest set is taken. Elsewhere other rules may decide.
+    The cost decides between pods of one node, because every method takes the cheapest pod first. It also decides
+    between nodes of the same domains if any minimal set of victims is a step: the cheapest set is taken. Otherwise
+    other rules may decide.
     """
     staying = group.ranked.find(pod.uid) if group.ranked is not None else None
     if group.ranked is None or staying is None:

@@ -3,8 +3,8 @@
 Nodes, rules, moves and the pods of violated workloads are visited once each; the result grows with the zones only. A
 pod counts once, however many rules it violates.
 
-A bound counts once for a workload, so that the sum of the bounds can be compared with the pods. It is the bound of the
-rule with most pods above it, among the repairable rules if there are any.
+Each workload has one bound, because the sum of the bounds is compared with the pods. It is the bound of the rule with
+most pods above it, among the repairable rules if there are any.
 """
 
 from collections import Counter, defaultdict
@@ -44,7 +44,7 @@ _ByWorkload = Mapping[Reference, Counter[str]]
 
 
 class _Move(NamedTuple):
-    """A pod that moves, or is to: from `node`, to where its replacement is (`landed`) or may land (`targets`)."""
+    """A pod that moves or will move: from `node` to where its replacement is (`landed`) or may land (`targets`)."""
 
     uid: str
     workload: Reference
@@ -55,7 +55,7 @@ class _Move(NamedTuple):
 
 
 class _Pods(NamedTuple):
-    """The pods of workloads, the pods among these with a decided eviction, and the unblocked pods among the latter."""
+    """The pods of workloads, those with a decided eviction, and those whose decided eviction is not blocked."""
 
     held: _ByWorkload
     decided: _ByWorkload
@@ -74,7 +74,7 @@ class _Bounds(NamedTuple):
     later: Counter[str]
     """Pods above the bounds without a decided eviction, where the violation can be repaired."""
     excess: Counter[str]
-    """How many more replacements may land there by their predictions than have room within the bounds."""
+    """How many replacements may land there, by their predictions, beyond what the bounds leave room for."""
 
 
 class _Landing(NamedTuple):
@@ -181,14 +181,14 @@ class _Zones:
             for zone, pods in rule.counts.items():
                 above = max(0, pods - most)
                 rest = max(0, above - _sum_of(counted.decided, workloads, zone))
-                later = min(rest, left[component])  # fewer where pods without a node will fill up other zones
+                later = min(rest, left[component])  # fewer if pods without a node will fill up other zones
                 left[component] -= later
                 room = max(0, most - pods + _sum_of(counted.going, workloads, zone) + missing)
                 sums.goal[zone] += most
                 sums.above[zone] += above
                 sums.blocked[zone] += rest if never else 0
                 sums.later[zone] += later
-                # No placement is within the bounds of what cannot be repaired.
+                # No placement is within the bounds of a rule that cannot be repaired.
                 sums.excess[zone] += 0 if never else max(0, _sum_of(landings, workloads, zone) - room)
         for workload, by_zone in counted.held.items() if bounded else ():
             domains = bounded.get(workload, ())
@@ -198,7 +198,7 @@ class _Zones:
     # Moves
 
     def _find_moves(self, fates: Fates) -> Iterator[_Move]:
-        """Yield the moves under way, then the others in the order of the plan."""
+        """Yield the moves under way, then planned moves in the order of the plan."""
         under_way = set[str]()
         pods = self._view.snapshot.pod
         for move in self._memory.in_flight:
@@ -212,7 +212,7 @@ class _Zones:
                 yield _Move(pod.uid, eviction.workload, pod.node or "", move_kind(fate), None, eviction.targets)
 
     def _find_landings(self) -> tuple[_ByWorkload, Collection[str]]:
-        """Return how many replacements may land in each zone, and the nodes that they are on or may land on."""
+        """Return how many replacements may land in each zone, and the nodes that they have landed or may land on."""
         landings: defaultdict[Reference, Counter[str]] = defaultdict(Counter)
         received = set[str]()
         for move in self._moves:
@@ -231,7 +231,7 @@ class _Zones:
         return self._landings[known]
 
     def _find_landing(self, targets: Sequence[Target]) -> _Landing:
-        """Return where a replacement may land: the nodes, where the targets name few, and the zones."""
+        """Return where a replacement may land: the nodes, if the targets name few, and the zones."""
         by_key = {target.topology_key: target.values for target in targets}
         zones = by_key.get(self._key) if self._key else ("",)
         is_few = 0 < len(by_key.get(HOSTNAME, ())) <= MOST_LANDINGS
@@ -243,7 +243,7 @@ class _Zones:
     # Nodes
 
     def _mark_nodes(self, losing: Collection[str], receiving: Collection[str]) -> Counter[tuple[str, NodeMark]]:
-        """Count the nodes by zone and by what there is to say of them."""
+        """Count the nodes by zone and mark."""
         moved = {**dict.fromkeys(receiving, NodeMark.RECEIVING), **dict.fromkeys(losing, NodeMark.LOSING)}
         marks = Counter(
             (self._zone(name), _MARKS.get(node_state(node, self._ends)) or moved.get(name, NodeMark.UNCHANGED))
@@ -261,7 +261,7 @@ class _Zones:
         return SettlingNodes(self._view, evaluation.inputs.policy, self._memory, evaluation.assessment).ends
 
     def _find_last_ends(self) -> Mapping[str, datetime]:
-        """Return by zone when the last of the nodes has settled that do."""
+        """Return when the last settling node of each zone has settled."""
         last: dict[str, datetime] = {}
         for name, end in self._ends.items():
             node = self._view.nodes.by_name.get(name)
@@ -271,7 +271,7 @@ class _Zones:
         return last
 
     def _zones_without_nodes(self) -> Iterator[str]:
-        """Yield the domains that are known, and have no node."""
+        """Yield the known domains without nodes."""
         for row in self._evaluation.assessment.domains_without_nodes:
             if row.topology_key == self._key:
                 yield row.domain.value

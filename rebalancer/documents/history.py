@@ -38,42 +38,42 @@ _LASTING: Final = frozenset(
         EntryKind.ZONE_RETURNED,
     }
 )
-"""Ends of something that began at `since`."""
+"""Occurrences that end something that began at `since`."""
 
 
 class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
-    """One occurrence; `text` says it in a line.
+    """One occurrence; `text` describes it in a line.
 
     `seq` increases strictly over all leaders. `at` is when the leader observed it. An occurrence with a duration lasted
-    from `since` until then, `seconds`.
+    from `since` to `at`, for `seconds`.
 
     If a violation is gone while its repair still moves pods, its end is stored once they have moved; `at` is the cycle
-    that first saw it gone, as in status and trend. `atMost`: it may have ended earlier, while no process led.
+    that first saw it gone, as in status and trend. With `atMost`, it may have ended earlier, while no process led.
 
     `namespace`, `workload`, `pod`, `uid`, `node` (that the pod left) and `cause` are what it concerns. For a violation
-    of several workloads, `others` are those after the first, as many as an entry takes, and `number` counts all.
+    of several workloads, `others` lists workloads after the first, up to a bound, and `number` counts all.
 
     `kind` is Moved for an eviction that took place, whatever its outcome. It is Refused for a request that was refused
     or not carried out, and Gone for a pod that was gone before its request.
 
     For a move, `to` are the predicted domains of the replacement, `replacementNode` is the node that it got, and
-    `outcome` the state in which the move has ended. `readyAt` is when the replacement became Ready, which ends the
-    move's duration; null where that is not known.
+    `outcome` the state in which the move ended. `readyAt` is when the replacement became Ready, which ends the move's
+    duration; null if not known.
 
     `what` is what is violated, why it is no longer required, the zone, the hash of the policy or plan, or the reason
     for a pause, which ends by itself at `until`.
 
-    `who` leads, or has paused, resumed, approved or changed the policy. The command declared it, if `declared`. Else it
-    is a process, the field manager that Kubernetes has recorded, or "unknown" without a record. `manager` has the field
-    manager, too, and then `since` is the time that Kubernetes has recorded.
+    `who` leads, or has paused, resumed, approved or changed the policy. If `declared`, the command declared this name.
+    Else `who` is a process, the field manager that Kubernetes has recorded, or "unknown" without a record. `manager`
+    has the field manager, too, and then `since` is the time that Kubernetes has recorded.
 
     For the approval of a whole plan, `number` and `until` are its bounds. For its end, `cause` says why, `number` is
     how many evictions were left, and `who` is empty unless somebody has withdrawn it. In mode Approve `approval` is the
     hash of the approved plan by which a move was requested.
 
-    For a right to evict that is missing or back, `what` are namespaces and `number` counts them. For a policy that
-    could not be read for a while, and was in force throughout, `number` is 1. For a surge `what` are the pods that were
-    to go, `number` counts the pods that were added first, and `outcome` says how it has ended.
+    For a right to evict that is missing or back, `what` lists namespaces and `number` counts them. For a policy that
+    could not be read for a while, but stayed in force, `number` is 1. For a surge, `what` lists the pods that were to
+    go, `number` counts the pods that were added first, and `outcome` says how it ended.
     """
 
     seq: Number
@@ -104,14 +104,14 @@ class HistoryEntry(CamelCaseStruct, frozen=True, kw_only=True):
 
     @property
     def went_well(self) -> bool:
-        """Whether the outcome of a move or a surge is what was planned."""
+        """Whether a move or a surge ended as planned."""
         return self.outcome in {MoveState.VERIFIED, Ending.DONE}
 
 
 class AsOf(NamedTuple):
-    """The age of a history: when the leader stored what was read, and the time of its last cycle until then.
+    """The age of a history: when the leader stored it, and the time of the leader's last cycle until then.
 
-    Both come from the status that was stored with it, None where that is not known.
+    Both come from the status that was stored with the history; None if not known.
     """
 
     stored: datetime | None = None
@@ -124,8 +124,8 @@ UNKNOWN_TIME: Final = AsOf()
 class HistoryDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """What has happened, the oldest first. `total` counts the stored entries, before any filter.
 
-    It has all that the leader had observed by `as_of`, in its `last_cycle` and since. Both come from the status that
-    was stored with it, null where that is not known.
+    It has all that the leader had observed by `as_of`, in its `last_cycle` and since. Both times come from the status
+    that was stored with the history; null if not known.
     """
 
     api_version: str = API_VERSION
@@ -150,7 +150,7 @@ class TrendSample(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class TrendDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """How much was violated, the oldest sample first; there is a sample where a number has changed.
+    """How much was violated, the oldest sample first; a sample is taken whenever a number changes.
 
     For the more distant past only some samples are kept: the first, the last, and the extremes of each period. `as_of`
     and `last_cycle` are as in the History document: the last sample holds until then.
@@ -164,9 +164,9 @@ class TrendDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 def history_document(entries: Iterable[Entry], *, total: int, as_of: AsOf = UNKNOWN_TIME) -> HistoryDocument:
-    """Convert entries of the history, and put the oldest first: an end may be stored after what came later.
+    """Convert entries of the history, and put the oldest first: an end may be stored after later occurrences.
 
-    A policy comes before what follows from it in its second: it is stored once it was read who has written it.
+    A policy comes before its consequences in the same second: it is stored only after its author was read.
     """
     ordered = sorted(entries, key=lambda entry: (entry.at, entry.kind != EntryKind.POLICY_CHANGED, entry.seq))
     return HistoryDocument(
@@ -229,7 +229,7 @@ def _is_declared(entry: Entry) -> bool:
 
 
 def _find_kind(entry: Entry) -> str:
-    """Return the kind of an entry: where no pod was evicted, none has moved."""
+    """Return the kind of an entry: Moved only if a pod was evicted."""
     is_move = entry.kind == EntryKind.MOVED
     return entry.outcome.capitalize() if is_move and entry.outcome in _NEVER_EVICTED else entry.kind
 
@@ -239,7 +239,7 @@ def _find_actor(entry: Entry) -> str:
 
 
 def entry_text(entry: Entry) -> str:
-    """Say in a line what has happened, to be read alone."""
+    """Say in a line, readable alone, what has happened."""
     write = _TEXTS.get(entry.kind)
     return write(entry) if write is not None else f"{entry.kind} {entry.what}".rstrip()
 
@@ -391,7 +391,7 @@ def _subject(entry: Entry) -> str:
 
 
 def _person(entry: Entry) -> str:
-    """Name who has done it: as declared, or the field manager and when it did it, as Kubernetes has noted."""
+    """Name the author: the declared name, or the field manager and its time, as Kubernetes has recorded them."""
     if _is_declared(entry):
         return f"{entry.who} (declared)"
     if not entry.manager:
@@ -401,13 +401,13 @@ def _person(entry: Entry) -> str:
 
 
 def _seconds(entry: Entry) -> int:
-    """Return how long what has ended has lasted; at most where only its observation is known."""
+    """Return how many seconds something lasted; an upper bound if only the observation of its end is known."""
     is_over_by_itself = entry.kind == EntryKind.RESUMED and entry.until
     return max(0, (entry.ready or (entry.until if is_over_by_itself else entry.at)) - entry.since)
 
 
 def _is_seen_late(entry: Entry) -> bool:
-    """Return whether an end may have come long before it was observed, and nothing says when."""
+    """Return whether something may have ended long before that was observed, at an unknown time."""
     return entry.late or (entry.kind == EntryKind.MOVED and entry.outcome in SEEN_LATER and not entry.ready)
 
 

@@ -13,18 +13,18 @@ _MOST_NODES: Final = 10
 
 
 class LossStatus(CamelCaseStruct, frozen=True, kw_only=True):
-    """A domain, `value` of `topologyKey`, that has lost nodes: all that took pods (`whole`), at `at`, or some since.
+    """A domain, `value` of `topologyKey`, that has lost nodes: all that took pods at `at` (`whole`), or some since.
 
     Of `had` nodes that took pods, `lost` no longer do. They held `pods` when they were last seen, without pods of
     DaemonSets; `nodes` are the first ten of them. `left` nodes take pods now, new ones among them. The domain is
     `empty` when it has no node. `elsewhere` are the domains that now have the lost nodes.
 
     Because of the loss, `constraints` and `limits` over its key are violated. Of these limits, `unsatisfiable` are
-    within their bounds now, but no placement of all their pods satisfies them. `hopeless`: no placement satisfies any
-    limit or constraint before nodes are back.
+    within their bounds now, but no placement of all their pods satisfies them. `hopeless`: until nodes are back, no
+    placement satisfies any violated limit or constraint.
 
-    `repairAt` is when the first repair begins if nothing changes, null where one is under way or no time is known.
-    `settling`: it waits for nodes or domains to settle.
+    `repairAt` is when the first repair begins if nothing changes, null if a repair is under way or no time is known.
+    `settling`: this repair waits for nodes or domains to settle.
     """
 
     topology_key: Text

@@ -1,6 +1,6 @@
 """The Map document: where the pods of violated workloads are, against their bounds, and where pods are to move.
 
-Zones are side by side, and their nodes are columns. Each workload is a lane, or several that a rule counts together.
+Zones are side by side, and their nodes are columns. A lane is a workload, or several that a rule counts together.
 """
 
 from collections.abc import Mapping
@@ -21,23 +21,23 @@ from rebalancer.planning.fates import Fate, Never, Waits
 
 
 class NodeState(StrEnum):
-    """Whether a node takes pods; of several the worst, in this order."""
+    """Whether a node takes pods; if several states apply, the worst, in this order."""
 
     LOST = "lost"
-    """It is gone, without having been drained; the controller has seen it before."""
+    """The controller has seen the node before; it is gone without having been drained."""
     NOT_READY = "not ready"
     CORDONED = "cordoned"
     SETTLING = "settling"
-    """It, a lost node near it, or its domain has changed lately, so that no replacement is to land on it yet."""
+    """The node, a lost node near it, or its domain has changed lately, so no replacement may land on it yet."""
     READY = "ready"
 
 
 CLOSED: Final = "closed"
-"""The word for a node in the state `settling`: it may be Ready for long, and its zone has lost a node."""
+"""The word for a node in the state `settling`, which may be Ready for long while its zone has lost a node."""
 
 
 def node_word(state: NodeState) -> str:
-    """Return what people are told of a node in a state."""
+    """Return the word shown for a node in a state."""
     return CLOSED if state is NodeState.SETTLING else state.value
 
 
@@ -45,20 +45,20 @@ class DomainState(StrEnum):
     """The pods of a domain against its bounds."""
 
     ABOVE = "above"
-    """It holds more pods than the most that it may hold once repaired."""
+    """The domain holds more pods than it may hold once repaired."""
     SHORT = "short"
-    """It holds fewer than the fewest."""
+    """It holds fewer pods than it must hold once repaired."""
     ROOM = "room"
-    """It may hold more."""
+    """It may hold more pods."""
     FULL = "full"
-    """It holds as many as it may."""
+    """It holds the most pods that it may hold."""
 
 
 class MoveKind(StrEnum):
     """Whether a pod moves."""
 
     MOVING = "moving"
-    """Its eviction is under way (without a step), or may go now."""
+    """The pod's eviction is under way (without a step), or may go now."""
     WAITING = "waiting"
     """Its eviction is decided and waits."""
     BLOCKED = "blocked"
@@ -66,7 +66,7 @@ class MoveKind(StrEnum):
 
 
 def move_kind(fate: Fate) -> MoveKind:
-    """Return whether a pod moves by the fate of its eviction."""
+    """Return whether a pod moves, given the fate of its eviction."""
     if isinstance(fate, Never):
         return MoveKind.BLOCKED
     return MoveKind.WAITING if isinstance(fate, Waits) else MoveKind.MOVING
@@ -81,7 +81,7 @@ class MapNode(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class MapLoss(CamelCaseStruct, frozen=True, kw_only=True):
-    """What a zone has lost: all nodes that took pods (`whole`), at `at`, or some of its nodes since then.
+    """What a zone has lost: at `at` all nodes that took pods (`whole`), or some of its nodes since `at`.
 
     `nodes` no longer take pods. They held `pods` when they were last seen, without pods of DaemonSets.
     """
@@ -130,11 +130,11 @@ class MapDomain(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class MapRule(CamelCaseStruct, frozen=True, kw_only=True):
-    """A constraint, or a limit of the policy, that a lane's pods are counted by.
+    """A constraint, or a limit of the policy, that counts a lane's pods.
 
     `what` names it: `zone, maxSkew 1`, or `limit brokers/zone (at most 2/5)`. `state` and `reason` are as in the
     report. `domains` lists the most important domains, thirty at most; `moreDomains` is the number of others. `since`
-    is when the controller first saw the violation by the lane's workloads, null where it has not.
+    is when the controller first saw the violation by the lane's workloads, null if it has not.
     """
 
     topology_key: Text
@@ -147,14 +147,15 @@ class MapRule(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class MapMove(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """A pod that moves, or is to: from `node` in `zone`, where its replacement may land.
+    """A pod that moves or will move from `node` in `zone`, and where its replacement may land.
 
-    `step` is the number of its repair in the plan, no order: repairs take turns. It is left out for a blocked eviction,
-    and for an eviction under way that is no longer in the plan. `reason` is what an eviction waits for.
+    `step` is the number of its repair in the plan. It is no order, because repairs take turns. It is left out for a
+    blocked eviction, and for an eviction under way that is no longer in the plan. `reason` is what an eviction waits
+    for.
 
-    `landed` is the node that the replacement is on already. `toNodes` are the nodes on which it may land, left out
-    where they are more than four or not known. `toZones` are the domains of the map's key, left out where they are not
-    known.
+    `landed` is the node that the replacement is on already. `toNodes` are the nodes on which it may land, left out if
+    they are more than four or not known. `toZones` are the domains of the map's key in which it may land, left out if
+    not known.
     """
 
     step: Annotated[int, Meta(ge=1)] | None = None
@@ -176,7 +177,7 @@ class MapLane(MapRule, frozen=True, kw_only=True):
     at most; `moreMoves` is the number of others.
 
     `others` are the other rules of these workloads, only in a map of chosen workloads. `stuck`: the figures count the
-    workloads as not repairable; while a workload moves, that is not known yet.
+    workloads as not repairable; false while a workload moves, because that is not known yet.
     """
 
     namespace: Text
@@ -192,9 +193,9 @@ class MapLane(MapRule, frozen=True, kw_only=True):
 class MapDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """A map of the violated workloads and of those with moves, or of chosen ones.
 
-    `key` is the topology key whose domains are the zones, "" where all nodes are in one. Of many nodes only the nodes
-    that a lane concerns are listed, or none where these are too many. `lanes` begin with most pods above their bounds.
-    `more` is the number of lanes that are not shown, `moreZones` the number of such zones.
+    `key` is the topology key whose domains are the zones, "" if all nodes are in one. If there are many nodes, only
+    those that a lane concerns are listed, or none if these are too many. `lanes` begin with most pods above their
+    bounds. `more` is the number of lanes that are not shown, `moreZones` that of zones.
     """
 
     api_version: str = API_VERSION

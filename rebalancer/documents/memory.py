@@ -1,14 +1,14 @@
 """The controller's memory as text, for the next process. Its size is bounded, however much is violated.
 
 Everything that evictions depend on is stored whole: the moves in flight, which admission limits to a fixed number, the
-evictions of the last minute, and failures. The rest is bounded here, because its loss only delays: a violation whose
-begin is not stored counts from the next process's first cycle on.
+evictions of the last minute, and failures. The rest is bounded here, because its loss only delays evictions: a
+violation whose start is not stored counts from the next process's first cycle on.
 
-The bound is in bytes. If the memory exceeds it, parts are left out in this order, the least missed first:
+The bound is in bytes. If the memory exceeds it, parts are left out in this order, the least important first:
 
 1. entries of the history;
-2. what only delays;
-3. what the later steps of a proposal cover;
+2. data whose loss only delays evictions;
+3. the repairs that the later steps of a proposal cover;
 4. moves that have ended;
 5. the host names that verify a move;
 6. failures, and the names that only messages need;
@@ -35,10 +35,10 @@ _Causes = tuple[tuple[str, ViolationCause], ...]
 _FORMAT: Final = 2
 
 MOST_SINCE: Final = 5_000
-"""Groups and limits whose violation's beginning is stored, the oldest."""
+"""Violated groups and limits whose start of the violation is stored, the oldest."""
 
 MOST_FAILED: Final = 1_000
-"""Groups whose failed predictions, and whose refused requests, are stored, the newest."""
+"""Groups whose failed predictions and refused requests are stored, the newest."""
 
 MOST_SETTLING: Final = 1_000
 """Groups with a stored time at which they first waited for a node to settle, the oldest."""
@@ -47,10 +47,10 @@ MOST_EVICTED: Final = 300
 """Stored workloads whose pods others evict: those with the most recent eviction."""
 
 MOST_WINDOWS: Final = 200
-"""Stored windows of slow start: the cluster's, and those of the namespaces that moved last."""
+"""Stored windows of slow start: the cluster's window, and those of the namespaces that moved last."""
 
 MOST_QUEUED: Final = 200
-"""Groups with a stored begin of their wait for slow start, the oldest."""
+"""Groups with a stored start of their wait for slow start, the oldest."""
 
 MOST_CANARIES: Final = 1_000
 """Stored owners with verified canaries."""
@@ -62,17 +62,17 @@ _FEW_CONSUMED: Final = 4
 """Identities of approvals that are stored in a memory that is too large, the last."""
 
 MOST_BYTES: Final = 240 * 1024
-"""Of the text; the ConfigMap may have 288 KiB, and people read the status beside it."""
+"""Most bytes of the text; the ConfigMap may have 288 KiB, and also holds the status, which people read."""
 
 _SHORT_TARGET: Final = 48
 """Characters of a target's domains that are stored even in a memory that is too large: three zones, no host names."""
 
 _LARGEST: Final = 16 * 1024 * 1024
-"""Bytes of a memory once it is decompressed; more was not written by a controller."""
+"""Most bytes of a decompressed memory; no controller writes a larger one."""
 
 
 class _Written(Memory, frozen=True, kw_only=True):
-    """A memory with what earlier releases read, and have stored, of the evictions of the last minute: their times."""
+    """A memory that earlier releases can read: they store only the times of the evictions of the last minute."""
 
     times: tuple[Moment, ...] = msgspec.field(default=(), name="sent")
     unreplaced: OpenCause | None = None
@@ -82,7 +82,7 @@ class _Written(Memory, frozen=True, kw_only=True):
 
 
 class _StoredMemory(msgspec.Struct, frozen=True):
-    """`since` are tokens of what is violated by the time since which it has been, because that needs a tenth of it."""
+    """`since` maps each time to the tokens violated since then: grouped by time, they take a tenth of the space."""
 
     memory: _Written
     since: dict[str, list[str]]
@@ -96,8 +96,9 @@ class _Envelope(msgspec.Struct, frozen=True):
 def memory_text(memory: Memory) -> str:
     """Encode the memory for the next process, in at most MOST_BYTES.
 
-    Only as many moves in flight as there may be, of workloads that all have other names of over 63 characters, may be
-    larger: they are not left out. If it does not fit into the ConfigMap then, it is not saved, and nothing is evicted.
+    The text is larger only if the moves in flight, which are not left out, reach their limit and all workloads have
+    different names of over 63 characters. If it does not fit into the ConfigMap then, it is not saved, and nothing is
+    evicted.
     """
     bounded = msgspec.structs.replace(
         memory,
@@ -139,7 +140,7 @@ def _encode(memory: Memory) -> str:
 
 
 def _with_cause(causes: _Causes, tokens: Iterable[str], cause: ViolationCause) -> _Causes:
-    """Return causes in which these tokens have another cause."""
+    """Return the causes with `cause` for these tokens."""
     chosen = frozenset(tokens)
     return tuple((token, cause if token in chosen else known) for token, known in causes)
 
@@ -157,7 +158,7 @@ def _shorten_since(memory: Memory) -> Memory:
 
 
 def _shorten_approvals(memory: Memory) -> Memory:
-    """Leave out what only makes a plan that waits to be approved by its step, and old identities: hashes are new."""
+    """Leave out old identities, and data that only serves to approve a waiting plan step by step: hashes are new."""
     proposal = memory.proposal
     if proposal is not None:
         proposal = msgspec.structs.replace(proposal, coverage=msgspec.UNSET)
@@ -212,7 +213,7 @@ _REDUCTIONS: Final[tuple[Callable[[Memory], Memory], ...]] = (
     _drop_failed,
     _drop_places,
 )
-"""What is left out of a memory that is too large, one after the other until it fits."""
+"""The reductions of a memory that is too large, applied in this order until it fits."""
 
 
 def parse_memory(text: str) -> Memory:

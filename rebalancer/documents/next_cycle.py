@@ -1,6 +1,6 @@
-"""What the next cycle of a controller lets go of a plan: its own admission, with its memory and status.
+"""Which evictions of a plan the next cycle of a controller admits, by its own admission, memory and status.
 
-Read-only commands, and the page of a process that does not lead, use it to say what moves now.
+Read-only commands, and the page of a process that does not lead, say by this what moves now.
 """
 
 from collections.abc import Iterable, Mapping
@@ -39,7 +39,7 @@ from rebalancer.policy import Guards, Mode, Policy
 
 
 class _AsStored(Written, frozen=True, kw_only=True):
-    """What is written about the approval that the leader carries out: nobody has withdrawn it, as far as is stored."""
+    """The written approval that the leader carries out: as far as is stored, nobody has withdrawn it."""
 
     known: str
 
@@ -56,7 +56,7 @@ class WouldWait(Refusal):
 
     @property
     def reason(self) -> Reason:
-        """The reason of the wait."""
+        """The reason for the wait."""
         return self.named
 
     def _end(self) -> End:
@@ -69,8 +69,8 @@ class WouldWait(Refusal):
 def foretell_plan(evaluation: Evaluation, status: StatusDocument) -> Plan:
     """Return the evaluated plan as the next cycle carries it out.
 
-    In mode Observe it is what mode Evict would send now, and waits have no end. A component and its evictions name the
-    same wait, which is the last to end.
+    In mode Observe, these are the evictions that mode Evict would send now, and waits have no end. A component and its
+    evictions name the wait that ends last.
     """
     plan, now = evaluation.plan, evaluation.plan.made_at
     context = find_context(evaluation, status)
@@ -97,7 +97,7 @@ def foretell_plan(evaluation: Evaluation, status: StatusDocument) -> Plan:
 
 
 def _find_first(fates: Fates) -> Mapping[str, Refusal]:
-    """Return what the first eviction of each component waits for that waits, by the name of the component."""
+    """Return what the first waiting eviction of each component waits for, by the name of the component."""
     first: dict[str, Refusal] = {}
     for kept in fates.waiting:
         first.setdefault(kept.eviction.group, kept.refusal)
@@ -111,7 +111,7 @@ def _would_wait(refusal: Refusal) -> Refusal:
 
 
 def foretell(evaluation: Evaluation, status: StatusDocument) -> Fates:
-    """Return the fates of the evaluated plan; in mode Observe what would go does, as far as these say."""
+    """Return the fates of the evaluated plan; in mode Observe, those that mode Evict would give."""
     plan = evaluation.plan
     if status.mode == Mode.OBSERVE:
         return outlast_waits(plan.fates, ModeObserves(), Rights(), None, plan.made_at)
@@ -121,7 +121,7 @@ def foretell(evaluation: Evaluation, status: StatusDocument) -> Fates:
     known = memory.proposal.hash if memory.proposal is not None else ""
     if admission.proposal is not None and admission.proposal.hash != known:
         fates = _await_proposal(fates)
-    # What the guards have answered only the controller knows.
+    # Only the controller knows the answers of the guards.
     guards = next((one.refusal for one in status.waits if one.reason == Reason.AWAITING_GUARDS), None)
     approved = find_approved(plan, memory, context.mode)
     common = find_common_obstacle(context)
@@ -129,7 +129,7 @@ def foretell(evaluation: Evaluation, status: StatusDocument) -> Fates:
 
 
 def find_context(evaluation: Evaluation, status: StatusDocument) -> AdmissionContext:
-    """Return what applies to every eviction, as far as the status says it."""
+    """Return the conditions of every eviction, as far as the status has them."""
     paused, memory = status.paused, evaluation.inputs.memory
     pause = (
         Pause(until=paused.until, reason=paused.reason, by=paused.by, unreadable=paused.error)
@@ -155,7 +155,7 @@ def find_context(evaluation: Evaluation, status: StatusDocument) -> AdmissionCon
 
 
 def _rights(evictions: Iterable[Eviction], missing: Iterable[str], now: datetime) -> Rights:
-    """Return where the controller may evict: everywhere but where its status says that it may not."""
+    """Return where the controller may evict: in every namespace, except where its status reports a missing right."""
     lacking = dict.fromkeys(missing, now)
     if not lacking:
         return Rights()
@@ -164,9 +164,9 @@ def _rights(evictions: Iterable[Eviction], missing: Iterable[str], now: datetime
 
 
 def _breaker(stored: BreakerState, hold: HoldStatus | None, policy: Policy, now: datetime) -> BreakerState:
-    """Return the breaker's state with the end that the status says: without one, a bound is exceeded still.
+    """Return the breaker's state with the end from the status; without an end, a bound is still exceeded.
 
-    What the last cycle saw exceeded is some seconds old by now, and not over for that.
+    A bound that the last cycle saw exceeded, some seconds ago, still counts as exceeded.
     """
     if hold is None:
         return stored
@@ -177,7 +177,7 @@ def _breaker(stored: BreakerState, hold: HoldStatus | None, policy: Policy, now:
 
 
 def _await_proposal(fates: Fates) -> Fates:
-    """Let what waits for the approval of a plan that nobody has proposed wait for the proposal."""
+    """Let evictions that wait for the approval of a plan wait for its proposal, if it has not been proposed."""
 
     def find_refusal(wait: Waits) -> Refusal | None:
         if isinstance(wait.refusal, InLaterSteps):
@@ -188,7 +188,7 @@ def _await_proposal(fates: Fates) -> Fates:
 
 
 def _assume_good(guards: Guards) -> GuardState:
-    """Return answers that have been good for long: what they are only the controller knows."""
+    """Return answers that have been good for long: only the controller knows the real answers."""
     since = -timedelta(days=365).total_seconds()
     good = dict.fromkeys((guard.name for guard in guards.queries), since)
     return GuardState(of=guards, asked_at=0.0, good_since=good, quiet_since=since)

@@ -1,4 +1,4 @@
-"""The Nodes document: which nodes take no pods, why, and until when; then the others."""
+"""The Nodes document: first the nodes that take no pods, why, and until when; then all other nodes."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -31,11 +31,11 @@ _ORDER: Final = {state: rank for rank, state in enumerate(NodeState)}
 class NodeEntry(CamelCaseStruct, frozen=True, kw_only=True):
     """A node and its pods.
 
-    `why` says why no replacement lands on it, or only those that tolerate its taints; "" where each may. `since` is
-    when that began, or since when it is Ready; null where it is not known.
+    `why` says why no replacement lands on it, or only those that tolerate its taints; "" if any may. `since` is when
+    that began, or since when the node is Ready; null if not known.
 
-    `until` is when a settling node has settled if nothing changes, null in any other state. `takes` is what it takes
-    then: "" is nothing.
+    `until` is when a settling node has settled if nothing changes, null in any other state. `takes` says which pods it
+    takes then, "" if none.
     """
 
     name: Text
@@ -49,7 +49,7 @@ class NodeEntry(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class NodesDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """The first hundred of the selected nodes, those first that take no pods; `more` is the number of others.
+    """Up to a hundred selected nodes, first those that take no pods; `more` is the number of selected nodes not listed.
 
     `states` counts the selected nodes by state.
     """
@@ -125,7 +125,7 @@ def _why(node: Node, state: NodeState, held: UnsettledDomain | None, near: NodeC
 
 
 def _settles_since(end: datetime, held: UnsettledDomain | None, policy: Policy) -> datetime:
-    """Return when what a node settles after began: its domain's motion, or the last change."""
+    """Return since when a node settles: since its domain began to change, or since the node's last change."""
     return held.motion.since if held is not None else end - policy.nodes.settle
 
 

@@ -41,7 +41,7 @@ _BROKEN: Final = _NEVER | {State.VIOLATED}
 
 
 class RowState(StrEnum):
-    """What happens to a row. The three after `moving` are violated; a moving row may be satisfied already."""
+    """The state of a row. The three states after `moving` are violated; a moving row may be satisfied already."""
 
     MOVING = "moving"
     WAITING = "waiting"
@@ -209,7 +209,7 @@ class _Entry(NamedTuple):
 
     @property
     def stays(self) -> bool:
-        """Whether evictions leave it violated: no placement satisfies a limit of it, though some may come nearer."""
+        """Whether evictions leave the row violated: no placement satisfies one of its limits."""
         return any(limit.state is State.INFEASIBLE for limit in self.limits)
 
 

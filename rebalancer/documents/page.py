@@ -51,7 +51,7 @@ from rebalancer.model.moves import Memory, Reference
 from rebalancer.planning.diagnosis.relaxation import NO_RELAXATIONS, Relaxations
 
 _MOST: Final = 50
-"""Listed evictions, waiting evictions and findings. By default `perCycle` allows no more evictions."""
+"""Up to this many evictions, waits and findings are listed; by default `perCycle` allows no more evictions."""
 
 _KEPT: Final = 8
 """Selections of a cycle that are kept: each is as large as a page."""

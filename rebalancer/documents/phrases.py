@@ -280,7 +280,7 @@ def repair_cost(group: ComponentPlan, numbers: PlanNumbers) -> str:
 
 
 def component_text(group: ComponentPlan, relaxations: Relaxations = NO_RELAXATIONS) -> str:
-    """Say why a component is not repaired, or not further now, and what would make it feasible; "" if it is."""
+    """Say why a component is not, or not fully, repaired now, and what would make it feasible; "" if it is repaired."""
     return "" if group.refusal is None else f"{group.refusal}{relaxations.get(group.name, '')}"
 
 

@@ -80,7 +80,7 @@ def _cause_remedy(violation: Violation) -> str:
 
 
 def _rollout_remedy(violation: Violation) -> str:
-    """Say to wait only while planning sees the rollout: its cause stays as long as the violation, often longer."""
+    """Advise to wait only while planning sees the rollout, because the stored cause often outlasts it."""
     text = "Pods of the old revision counted when the rollout placed the new ones; evictions repair the spread"
     if violation.reason is Reason.ROLLOUT_IN_PROGRESS:
         text = "Wait for the rollout to finish; a paused one has to be resumed"
