@@ -29,7 +29,7 @@ class CamelCaseStruct(Struct, frozen=True, kw_only=True, gc=False, rename="camel
 
 
 LeftOut = Mapping[str, Annotated[int, Meta(ge=1)]]
-"""How many rows lists have lost, by their names, where the document would have been too large (`fit_json`)."""
+"""By name of a list, how many rows it has lost because the document would have been too large (`fit_json`)."""
 
 
 class WorkloadName(CamelCaseStruct, frozen=True, kw_only=True):

@@ -223,8 +223,8 @@ def events_of(occurrence: Occurrence, objects: EventObjects) -> Sequence[Event]:
             # The history, the log and a counter have these occurrences.
             return ()
         case Granted() | GuardFailed() | ViolationBegan() | ViolationEnded() | ZoneLost() | ZoneReturned():
-            # The answer, a guard without an answer, and a placement that changes have events of their own; what becomes
-            # of a zone is nobody's object.
+            # The answer, a guard without an answer, and a placement that changes have events of their own; the fate of
+            # a zone has no object to report it on.
             return ()
 
 

@@ -394,7 +394,7 @@ def _missing_domain_answers(reference: Reference, assessment: Assessment) -> Ite
 
 
 def _repair_answers(reference: Reference, plan: Plan, snapshot: Snapshot) -> Iterator[Answer]:
-    """Yield how many evictions the repair takes, the counts after the decided ones, and why no fewer are enough."""
+    """Yield how many evictions the repair takes, the counts after the decided evictions, and why fewer do not do."""
     decided, numbers = plan.fates.decided, group_numbers(plan)
     for group in plan.components:
         if reference not in group.workloads or not (group.evictions or decided.get(group.name)):
@@ -526,7 +526,7 @@ def _rejections(prediction: Prediction) -> str:
 def _why_not_needed(
     groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], conflicts: Sequence[StateReason]
 ) -> str:
-    """Say why a pod is not evicted that nothing refuses; `conflicts` are the states of the terms that it violates."""
+    """Say why a pod stays although nothing refuses its eviction; `conflicts` are the states of its violated terms."""
     evicts = any(limit.state is State.VIOLATED and limit.action is LimitAction.EVICT for limit in limits)
     if evicts or any(group.violated for group in groups):
         return "the repair does not need this eviction"

@@ -76,9 +76,9 @@ class _Written(Memory, frozen=True, kw_only=True):
 
     times: tuple[Moment, ...] = msgspec.field(default=(), name="sent")
     unreplaced: OpenCause | None = None
-    """A cause of the breaker that earlier releases do not know: it would make them forget everything."""
+    """A cause of the breaker, kept apart: earlier releases do not know it and would drop the whole memory."""
     zone_lost: tuple[str, ...] | UnsetType = UNSET
-    """Tokens in `causes` whose cause is ZoneLost, which earlier releases do not know either: they read NodeLost."""
+    """Tokens in `causes` whose cause is ZoneLost, which earlier releases do not know either; these read NodeLost."""
 
 
 class _StoredMemory(msgspec.Struct, frozen=True):

@@ -49,7 +49,7 @@ class _AsStored(Written, frozen=True, kw_only=True):
 
 
 class WouldWait(Refusal):
-    """What an eviction or a repair would wait for in another mode; in mode Observe the end of that helps nothing."""
+    """What an eviction or a repair would wait for in another mode; in mode Observe, its end changes nothing."""
 
     named: Reason
     message: str

@@ -1,8 +1,8 @@
-"""The overview: a row for each set of workloads with rules, the numbers of all, and how they divide.
+"""The overview: a row for each set of workloads with rules, the totals, and how the rows divide.
 
-A row joins the results of a cycle for some workloads: their constraints and limits, the repair, what it waits for, the
-moves in flight. The values for selection and sorting are made for all rows in one pass, once for a cycle. Rows
-themselves are made only when they are shown.
+A row joins the results of a cycle for some workloads: their constraints and limits, the repair, its obstacle, and the
+moves in flight. The values for selection and sorting are made for all rows in one pass per cycle. Rows themselves are
+made only when they are shown.
 """
 
 from collections import Counter, defaultdict
@@ -47,7 +47,7 @@ class RowState(StrEnum):
     WAITING = "waiting"
     UNREPAIRABLE = "unrepairable"
     REPORTED = "reported"
-    """Nothing is planned: of a soft constraint, a limit with `action: Alert`, a term that is not acted on."""
+    """Violated, but not repaired: a soft constraint, a limit with `action: Alert`, or a term that is not acted on."""
     SATISFIED = "satisfied"
     UNKNOWN = "unknown"
 
@@ -59,11 +59,11 @@ VIOLATED: Final = "violated"
 class WorkloadRow(CamelCaseStruct, frozen=True, kw_only=True):
     """Workloads that share rules, their violations, and the progress of the repair.
 
-    `workloads` is empty for a limit on pods that labels name; `of` says which these are. `above` is how many pods are
+    `workloads` is empty for a limit on pods selected by labels; `of` names these pods. `above` is how many pods are
     above the bound of the most violated rule.
 
-    Of the repair's evictions `moving` are in flight, `needed` are still to be made, at least `lowerBound`, and
-    `blocked` cannot be made. `wait` says why the repair does not go on and until when, null where it does.
+    Of the repair's evictions, `moving` are in flight, `needed` (at least `lowerBound`) are still to be made, and
+    `blocked` cannot be made. `wait` says why the repair does not go on and until when, null if it goes on.
     """
 
     namespace: Text
@@ -74,7 +74,7 @@ class WorkloadRow(CamelCaseStruct, frozen=True, kw_only=True):
     constraints: tuple[ReportedConstraint, ...]
     limits: tuple[ReportedLimit, ...]
     anti_affinity: tuple[ReportedAntiAffinity, ...] = ()
-    """Its required terms of podAntiAffinity that are violated."""
+    """The workloads' violated required terms of podAntiAffinity."""
     moving: Number
     needed: Number
     lower_bound: Number
@@ -86,8 +86,8 @@ class WorkloadRow(CamelCaseStruct, frozen=True, kw_only=True):
 class Figures(CamelCaseStruct, frozen=True, kw_only=True):
     """The numbers of a cycle: rows with rules and violated rows; evictions that move, wait, or cannot be made.
 
-    `nextAt` is the first moment at which a wait ends, null where no such time is known. `mayGoSooner`: another repair
-    may go on before it, with an event whose time is not known.
+    `nextAt` is the first moment at which a wait ends, null if no such time is known. `mayGoSooner`: another repair may
+    go on before `nextAt`, with an event whose time is not known.
 
     Of `violatedLimits`, `unsatisfiableLimits` are within their bounds now, but no placement of all their pods satisfies
     them. `violatedAntiAffinity` counts terms of podAntiAffinity: required terms, and preferred terms that the policy
@@ -118,7 +118,7 @@ class FacetEntry(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class Facets(CamelCaseStruct, frozen=True, kw_only=True):
-    """How the selected rows divide: by state, by the reason for which they wait, and by namespace.
+    """How the selected rows divide by state, by the reason for their wait, and by namespace.
 
     The eight namespaces with most violated rows are listed; `otherNamespaces` have `otherRows`.
     """
@@ -133,8 +133,8 @@ class Facets(CamelCaseStruct, frozen=True, kw_only=True):
 class OverviewDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """One page of the `selected` rows: violated rows first, those with most pods above the bound before others.
 
-    The selected rows have `workloads`, and `violated` of these are violated. Where everything that needs attention is
-    selected, pods of the others move. A workload counts once, as in the figures, even if several rows have it.
+    The selected rows have `workloads`, of which `violated` are violated. If `violated` is selected, pods of the
+    remaining workloads move. A workload counts once, as in the figures, even if several rows have it.
 
     `nearest` are the three rows nearest to a bound, whose largest domain has least room; empty while something is
     violated.
@@ -152,13 +152,13 @@ class OverviewDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class Selection(NamedTuple):
-    """Which rows are wanted; "" is all."""
+    """Which rows are selected; "" selects all."""
 
     namespace: str = ""
     workload: str = ""
     """KIND/NAME."""
     node: str = ""
-    """The name of a node that has a pod of it."""
+    """The name of a node that holds a pod of the row."""
     state: str = ""
     """A row's state, or `violated`."""
     reason: str = ""
@@ -167,13 +167,13 @@ class Selection(NamedTuple):
     page: int = 1
 
     def matches(self, namespace: str, name: str) -> bool:
-        """Return whether an object of this name is wanted, whatever its state."""
+        """Return whether an object of this name is selected, in any state."""
         if self.namespace and namespace != self.namespace:
             return False
         return not self.search or self.search.lower() in f"{namespace}/{name}".lower()
 
     def concerns(self, namespace: str, pod: str, workload: WorkloadName | Reference) -> bool:
-        """Return whether a pod of a workload is wanted, whatever its state."""
+        """Return whether a pod of a workload is selected, in any state."""
         return self.matches(namespace, pod) and self.workload in {"", f"{workload.kind}/{workload.name}"}
 
 
@@ -182,25 +182,25 @@ VIOLATIONS: Final = Selection(state=VIOLATED)
 
 
 class _Entry(NamedTuple):
-    """What a cycle says of a row."""
+    """The results of a cycle for a row."""
 
     namespace: str
     of: str
     workloads: tuple[Reference, ...]
     members: frozenset[Reference]
-    """The workloads, also of a limit on pods that labels name."""
+    """The workloads, even for a limit on pods selected by labels."""
     spread: Sequence[EvaluatedGroup]
     limits: Sequence[EvaluatedLimit]
     terms: Sequence[EvaluatedTerm]
     constraints: Counter[State]
-    """How many have which state, likewise below."""
+    """How many constraints have each state, likewise for limits below."""
     limit_states: Counter[State]
     term_states: Counter[State]
     state: RowState
-    """While nothing moves."""
+    """The state while nothing moves."""
     above: int
     group: ComponentPlan | None
-    """Its repair, None where nothing is violated or planned."""
+    """The repair, None if nothing is violated or planned."""
 
     @property
     def violated(self) -> bool:
@@ -214,7 +214,7 @@ class _Entry(NamedTuple):
 
 
 _Key = tuple[str, tuple[Reference, ...], str]
-"""The namespace of a row, its workloads, and what else it is of."""
+"""Identifies a row: its namespace, its workloads, and the pods of a limit on labels."""
 
 
 class _Rules(NamedTuple):
@@ -226,7 +226,7 @@ class _Rules(NamedTuple):
 
 
 class _Row(NamedTuple):
-    """What selects and sorts a row, and what it is made of."""
+    """The values that select and sort a row, and the data that it is made of."""
 
     entry: _Entry
     state: RowState
@@ -235,12 +235,12 @@ class _Row(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why it waits, "" where it does not."""
+        """Why the row waits, "" if it does not."""
         return self.repair.wait.refusal.reason if self.repair is not None and self.repair.wait is not None else ""
 
 
 class Overview:
-    """The rows of one cycle; an account says how they go on."""
+    """The rows of one cycle; an account says what becomes of their repairs."""
 
     def __init__(self, assessment: Assessment, plan: Plan, states: StateReasons) -> None:
         self._assessment = assessment
@@ -249,7 +249,7 @@ class Overview:
         self._groups = {workload: group for group in reversed(plan.components) for workload in group.workloads}
         acted_on = (one for component in plan.components for one in component.component.preferred)
         self._terms = [one for one in (*assessment.anti_affinity, *acted_on) if one.violated]
-        """The violated terms; preferred terms only where they are to be repaired."""
+        """The violated terms; preferred terms only if they are to be repaired."""
         self._groups_of_limits = {limit.name: group for group in plan.components for limit in group.limits}
 
     def find_figures(self, account: Account) -> Figures:
@@ -273,11 +273,11 @@ class Overview:
         )
 
     def find_stuck(self, moving: Collection[Reference]) -> frozenset[Reference]:
-        """Return the workloads that evictions leave violated; `moving` workloads only where that is certain."""
+        """Return the workloads that evictions leave violated; `moving` workloads only if that is certain."""
         return frozenset[Reference]().union(*(entry.members for entry in self._find_stuck(moving)))
 
     def find_stuck_limits(self, moving: Collection[Reference]) -> Iterator[EvaluatedLimit]:
-        """Yield the limits of such workloads that no placement satisfies, unless a repair that is refused has them."""
+        """Yield the limits that no placement satisfies, except those that belong to a refused repair."""
         for entry in self._find_stuck(moving):
             if entry.group is None or not _rests(entry, moving):
                 yield from (one for one in entry.limits if one.state in _NEVER)
@@ -292,7 +292,7 @@ class Overview:
         rules: RuleReporter,
         on_node: frozenset[Reference] = frozenset(),
     ) -> OverviewDocument:
-        """Return one page of the selected rows; of a page that does not exist the nearest.
+        """Return one page of the selected rows; if the page does not exist, the nearest page.
 
         `on_node` are the workloads of the node's pods.
         """
@@ -340,7 +340,7 @@ class Overview:
 
     @cached_property
     def _totals(self) -> tuple[Counter[State], Counter[State]]:
-        """How many constraints, and how many limits, have which state."""
+        """How many constraints, and how many limits, have each state."""
         constraints, limits = Counter[State](), Counter[State]()
         for entry in self._entries:
             constraints += entry.constraints
@@ -392,9 +392,10 @@ class Overview:
         )
 
     def _find_resting_state(self, known: set[State], group: ComponentPlan | None) -> RowState:
-        """Return what happens to a row without moves whose rules have these states.
+        """Return the state of a row without moves whose rules have these states.
 
-        A violation that is repaired in part waits for that; it cannot be repaired only where no eviction helps.
+        A violation that is being repaired in part counts as waiting; it counts as not repairable only if no eviction
+        helps.
         """
         if not known & _BROKEN:
             return RowState.UNKNOWN if State.UNKNOWN in known else RowState.SATISFIED
@@ -408,7 +409,7 @@ class Overview:
 
 
 def _rests(entry: _Entry, moving: Collection[Reference]) -> bool:
-    """Return whether nothing is or will be evicted for a row that is violated."""
+    """Return whether a row is violated and nothing is, or will be, evicted for it."""
     return entry.state is RowState.UNREPAIRABLE and entry.members.isdisjoint(moving)
 
 
@@ -468,7 +469,7 @@ def _count_members(entries: Iterable[_Entry]) -> int:
 
 
 def _room(entry: _Entry) -> int | None:
-    """Return how many pods fit into the largest domain of the rule that has least room, None without a bound."""
+    """Return how many pods fit into the largest domain of the rule with least room, None without a bound."""
     counted = [one.counts for group in entry.spread for one in group.hard]
     rooms = [find_room(counts.by_domain.filled.values(), constraint_bounds(counts)) for counts in counted]
     rooms += [limit.headroom for limit in entry.limits if limit.counts]

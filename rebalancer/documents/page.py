@@ -54,7 +54,7 @@ _MOST: Final = 50
 """Up to this many evictions, waits and findings are listed; by default `perCycle` allows no more evictions."""
 
 _KEPT: Final = 8
-"""Selections of a cycle that are kept: each is as large as a page."""
+"""Up to this many selections of a cycle are cached: each is as large as a page."""
 
 _MARKS: Final = frozenset(
     {
@@ -66,23 +66,24 @@ _MARKS: Final = frozenset(
         EntryKind.ZONE_RETURNED,
     }
 )
-"""What is marked in the trend, whatever is selected."""
+"""Occurrences that are marked in the trend, under any selection."""
 
 _GOING: Final = frozenset({"", VIOLATED, RowState.MOVING, RowState.WAITING})
-"""The states whose evictions are made."""
+"""The selectable states whose rows have evictions to list."""
 
 _MAP: Final = WHOLE._replace(lanes=8)
-"""More lanes are no map that one understands at a glance, and no page of 100 kB."""
+"""With more lanes, the map is not readable at a glance and the page exceeds 100 kB."""
 
 _MAP_BELOW_ZONES: Final = _MAP._replace(lanes=6)
-"""The zones take a part of these 100 kB."""
+"""Fewer lanes if the zones take a part of the 100 kB."""
 
 
 class FollowedStatus(CamelCaseStruct, frozen=True, kw_only=True):
     """The sources of a page whose process does not lead.
 
-    `status` is what `leader` has stored, `as_of` a moment. Everything else was evaluated by this process, with the
-    moves that the leader has stored, at `evaluated_at`. That is null without an evaluation, and `problem` says why.
+    `status` is the status that `leader` has stored, as of `as_of`. Everything else was evaluated by this process, with
+    the moves that the leader has stored, at `evaluated_at`. Without an evaluation, `evaluated_at` is null and `problem`
+    says why.
     """
 
     leader: Text
@@ -95,16 +96,16 @@ class PageDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """What the status page shows.
 
     `acting` says in one line what the controller does. `leads`: the process that serves the page is the leader. Any
-    other process has `follows`: it shows the leader's status and an evaluation of its own, without `history`, `trend`
-    and `marks`. While no process leads, `commands` are the next commands to try.
+    other process has `follows`: it shows the leader's status and its own evaluation, without `history`, `trend` and
+    `marks`. While no process leads, `commands` are the next commands to try.
 
-    `evictions` are the first fifty that this cycle lets go; in a process that does not lead, those that nothing known
-    keeps back. `waiting` are the first fifty decided evictions that wait. `zones` is null in a cluster of 60 nodes or
-    fewer, which the map lists all.
+    `evictions` are the first fifty that this cycle admits; in a process that does not lead, those with no known
+    obstacle. `waiting` are the first fifty decided evictions that wait. `zones` is null in a cluster of at most 60
+    nodes, because the map lists all of them.
 
     `overview`, `map`, `zones`, `nodes`, `evictions`, `waiting` and `findings` show the selection. So does `history`,
-    the oldest first, as far as the process keeps it. `report`, `trend` and its `marks` show everything. History and
-    trend are as of `history_as_of`, when they were last stored; null where that is not known.
+    the oldest first, as far as the process stores it. `report`, `trend` and its `marks` show everything. History and
+    trend are as of `history_as_of`, when they were last stored; null if not known.
     """
 
     api_version: str = API_VERSION
@@ -136,9 +137,9 @@ class _Selected(NamedTuple):
 
 
 class PageSource:
-    """What one cycle has for the page.
+    """The content of the page for one cycle.
 
-    It is made when a cycle has ended, and costs nothing before somebody looks.
+    It is made when a cycle has ended, and computes nothing before the page is requested.
     """
 
     def __init__(
@@ -162,7 +163,7 @@ class PageSource:
         self._selected: dict[Selection, _Selected] = {}
 
     def select(self, selection: Selection) -> _Selected:
-        """Return the rows, the map, and the zones where the map does not list all nodes.
+        """Return the rows, the map, and the zones if the map does not list all nodes.
 
         Browsers ask again every 2 to 30 s for unchanged data: with 5,000 workloads, a cached answer takes half as long.
         An `lru_cache` of a method would refer to this object. Then only a full garbage collection, which the controller
@@ -192,7 +193,7 @@ class PageSource:
         return zones_document(self._evaluation, self._memory, self._account.fates, chosen)
 
     def _draw_map(self, selection: Selection, shown: OverviewDocument, size: MapSize) -> MapDocument:
-        """Return the map: of what is violated, or is nearest to that, or of the rows that are shown of a selection."""
+        """Return the map of the violated workloads or those nearest to a bound, or of the shown rows of a selection."""
         chosen, rows = None, shown.rows
         if selection in {EVERYTHING, VIOLATIONS}:
             rows = shown.nearest if not shown.figures.moving else ()
@@ -203,11 +204,11 @@ class PageSource:
 
     @property
     def totals(self) -> Totals:
-        """The sums of the plan, by what has become of its evictions since: those under way are made now."""
+        """The sums of the plan, updated by the fates of its evictions: evictions under way count as made now."""
         return plan_totals(structs.replace(self._account.plan, fates=self._account.fates.as_decided()))
 
     def evictions(self, selection: Selection) -> tuple[PlannedEviction, ...]:
-        """Return the first selected evictions that this cycle lets go."""
+        """Return the first selected evictions that this cycle admits."""
         going = self._account.fates.let_go if not selection.reason and selection.state in _GOING else ()
         chosen = (
             one
@@ -231,7 +232,7 @@ class PageSource:
         return tuple(islice(chosen, _MOST))
 
     def nodes(self, selection: Selection) -> NodesDocument:
-        """Return the nodes whose names are searched for."""
+        """Return the nodes that match the selection."""
         return nodes_document(self._evaluation, self._memory, selection.search, selection.node)
 
     def findings(self, selection: Selection) -> tuple[ReportedFinding, ...]:
@@ -242,7 +243,7 @@ class PageSource:
 
     @cached_property
     def report(self) -> ReportDocument:
-        """The report of everything: of 5,000 workloads it takes a good part of a second."""
+        """The report of everything: for 5,000 workloads it takes a good part of a second."""
         return report_document(
             self._evaluation.assessment,
             self._account.plan,
@@ -264,7 +265,7 @@ def page_document(
     selection: Selection = EVERYTHING,
     with_report: bool = True,
 ) -> PageDocument:
-    """Put together what the page shows of a selection; `source` is None where nothing was evaluated."""
+    """Put together the page of a selection; `source` is None if nothing was evaluated."""
     if source is None:
         return _page_without_plan(acting=acting, leads=leads, status=status, commands=commands)
     selected = source.select(selection)
@@ -311,7 +312,7 @@ def _page_without_plan(*, acting: str, leads: bool, status: StatusDocument, comm
 
 
 def find_commands(namespace: str) -> tuple[str, ...]:
-    """Return what to ask the cluster where no controller runs: for a process, its end, its rights."""
+    """Return commands for a cluster without a controller: is there a process, how did it end, what are its rights?"""
     return (
         f"kubectl get pods,events -n {namespace}",
         f"kubectl logs -n {namespace} deploy/rebalancer --previous",
@@ -320,7 +321,7 @@ def find_commands(namespace: str) -> tuple[str, ...]:
 
 
 def _select(entries: Iterable[HistoryEntry], selection: Selection) -> Iterator[HistoryEntry]:
-    """Yield the selected entries; what concerns the whole cluster stays unless something is looked for by its name."""
+    """Yield the selected entries; entries on the whole cluster stay unless a name is searched for."""
     for entry in entries:
         if entry.workload is None:
             if not (selection.namespace or selection.workload) and selection.search.lower() in entry.text.lower():

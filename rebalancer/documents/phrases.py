@@ -29,7 +29,7 @@ _MOST_NODES = 6
 """Up to this many candidate nodes are listed; the rest are counted."""
 
 _LONG_GRACE: Final = timedelta(minutes=10)
-"""A grace period that is longer is named."""
+"""Longer grace periods are mentioned."""
 
 
 _METHODS: Final[Mapping[str, str]] = {
@@ -48,7 +48,7 @@ _FLAWS: Final[Mapping[str, str]] = {
     "Closed": "no node would admit a further pod",
     "Unknown": "the scheduler's choices could not be followed",
 }
-"""By the name of a flaw in documents."""
+"""The sentence on a flaw, by its name in documents."""
 
 
 def domain_name(key: str, domain: str) -> str:
@@ -95,13 +95,13 @@ class _Took(Protocol):
 
 
 SEEN_LATER: Final = frozenset({MoveState.VERIFIED, MoveState.INEFFECTIVE, MoveState.OVERTAKEN})
-"""Ends of a move that a snapshot shows, maybe long after: no leader may have looked in between."""
+"""Ends of a move that a snapshot shows, maybe long after them if no process led in between."""
 
 
 def took_text(outcome: str, began: datetime, seen: datetime, ready: datetime | None) -> str:
-    """Say how long a move took until its replacement was Ready; else at most until that was seen.
+    """Say how long a move took until its replacement was Ready, or, if unknown, at most until that was seen.
 
-    It is in whole seconds of both clocks: the history keeps no fractions, and status and page must agree with it.
+    Both times are cut to whole seconds: the history stores no fractions, and status and page must agree with it.
     """
     seconds = seconds_between(began, ready or seen)
     if ready is None and outcome in SEEN_LATER:
@@ -110,7 +110,7 @@ def took_text(outcome: str, began: datetime, seen: datetime, ready: datetime | N
 
 
 def past_moves(usual: _Took) -> str:
-    """Say how long the last moves took, which is true however long the next one takes: `last 3 took 1s to 7s`."""
+    """Say how long the last moves took, without promising how long the next will take: `last 3 took 1s to 7s`."""
     low, high = (format_duration(timedelta(seconds=seconds)) for seconds in (usual.low, usual.high))
     which = "last one" if usual.of == 1 else f"last {usual.of}"
     return f"{which} took {low}" + (f" to {high}" if high != low else "")
@@ -128,16 +128,16 @@ def ago(moment: datetime, now: datetime) -> str:
 _EARLIEST: Final = " at the earliest"
 
 OR_ANOTHER: Final = "or another pod"
-"""Said beside the next pod where the choice may be another by then."""
+"""Added to the next pod if another may be chosen by then."""
 
 NO_CONTROLLER: Final = "no controller runs"
-"""Why nothing moves where nobody leads: nothing follows then when a wait has ended."""
+"""Why nothing moves without a leader: nothing follows the end of a wait."""
 
 DOES_NOT_GO_ON: Final = f"does not go on: {NO_CONTROLLER}"
 
 
 def from_now(moment: datetime, now: datetime) -> str:
-    """Say in how long a moment comes, and when that is: `in 3m36s (2026-01-05 08:05:12Z)`."""
+    """Say how far off a moment is, and its time: `in 3m36s (2026-01-05 08:05:12Z)`."""
     if get_known_time(now) is None:
         return f"at {moment:%Y-%m-%d %H:%M:%SZ}"
     left = format_rest(moment - now) if moment > now else "0s"
@@ -145,7 +145,7 @@ def from_now(moment: datetime, now: datetime) -> str:
 
 
 def wait_until(until: datetime, now: datetime) -> str:
-    """Say when a wait ends: in how long, or with the next cycle where its moment has passed, which starts none."""
+    """Say in how long a wait ends, or, if its time has passed, that it ends with the next cycle."""
     if get_known_time(now) is None or until > now:
         return from_now(until, now)
     return f"with the next cycle (its time was over at {until:%Y-%m-%d %H:%M:%SZ})"
@@ -156,17 +156,17 @@ def end_text(
 ) -> str:
     """Say when a wait ends; `usual` is how long the last moves took. Begins with a verb."""
     if until is not None:
-        # Another wait may follow, and of several that end then the rates let only some go.
+        # Another wait may follow, and if several waits end at once, the rates admit only some evictions.
         return f"{verb} {wait_until(until, now)}" + (_EARLIEST if verb == "goes on" else "")
     if not ends_with:
         return "does not end by itself"
-    # A span is an event where it is not known when it was said.
+    # A span counts as an event if it is not known when it began.
     earliest = _EARLIEST if verb == "goes on" and ends_with.startswith("in ") else ""
     return f"{verb} {ends_with}{earliest}" + (f" ({past_moves(usual)})" if usual is not None else "")
 
 
 def wait_end(refusal: Refusal, said: datetime, idle: str = "") -> str:
-    """Say when what a refusal keeps goes on, as it was said then; begins with a verb. `idle` is why nothing moves."""
+    """Say when a refusal ends that was stated at `said`; begins with a verb. `idle` is why nothing moves."""
     end = refusal.end
     if idle == NO_CONTROLLER and not end.is_never:
         return DOES_NOT_GO_ON
@@ -186,7 +186,7 @@ def domains_text(domains: Mapping[str, _Likely]) -> str:
 
 
 def portion(number: int, total: int, noun: str, verb: str) -> str:
-    """Say for how many of all a verb holds; `verb` is in the plural: `1 of 2 limits hold`, `1 of 1 limit holds`."""
+    """Say how many of all do something; `verb` is in the plural: `1 of 2 limits hold`, `1 of 1 limit holds`."""
     return f"{number} of {plural(total, noun)} {verb}{'s' if total == 1 else ''}"
 
 
@@ -204,7 +204,7 @@ def conflict_text(conflict: Conflict) -> str:
 
 
 def counts_change(before: Mapping[str, int], after: Mapping[str, int], *, wide: bool = False) -> str:
-    """Show counts by domain, before and after; `after` is empty where it is not known.
+    """Show counts by domain, before and after; `after` is empty if not known.
 
     Many domains are summarized unless `wide`.
     """
@@ -213,7 +213,7 @@ def counts_change(before: Mapping[str, int], after: Mapping[str, int], *, wide: 
 
 
 def listed_text(listed: ListedCounts, *, wide: bool = False) -> str:
-    """Show listed counts, before and after where that is another; see `counts_change`."""
+    """Show listed counts, before and, if they differ, after; see `counts_change`."""
     before, after = listed.before, listed.after
     unchanged = not after or after == before
     if len(before) + listed.empty > FEW and not wide:
@@ -248,7 +248,7 @@ def unsatisfiable_text(limits: int) -> str:
 
 
 def why_no_fewer(group: ComponentPlan) -> str:
-    """Say why no fewer evictions repair a group, and why the repair may take more; "" where no number is known."""
+    """Say why no fewer evictions repair a group, and why the repair may take more; "" if no number is known."""
     return "; ".join(str(fact) for fact in (group.proof, group.detour) if fact is not None)
 
 
@@ -273,7 +273,7 @@ def numbers_text(numbers: _Parts) -> str:
 
 
 def repair_cost(group: ComponentPlan, numbers: PlanNumbers) -> str:
-    """Say how many evictions the whole repair of a group takes, or a partial one, and which parts these have."""
+    """Say how many evictions the whole or partial repair of a group takes, and their parts."""
     if group.evictions:
         return f"{proof_text(group.evictions, group.lower_bound)}: {numbers_text(numbers)}"
     return f"{plural(numbers.partial, 'eviction')} for a partial repair: {numbers_text(numbers)}"
@@ -285,10 +285,9 @@ def component_text(group: ComponentPlan, relaxations: Relaxations = NO_RELAXATIO
 
 
 def eviction_text(eviction: Eviction) -> str:
-    """Return why a pod of this node is evicted: the counts of its domains and their bounds.
+    """Return why a pod of this node is evicted: the counts and bounds of its domains.
 
-    And which pods are preempted for its replacement, and how long it may take to end, where that is longer than
-    anybody expects.
+    Also say which pods are preempted for its replacement, and its grace period if that is unusually long.
     """
     parts = []
     for requirement in eviction.repair.violated:
@@ -308,7 +307,7 @@ def eviction_text(eviction: Eviction) -> str:
 
 
 def _term_text(term: ViolatedTerm, node: str) -> str:
-    """Say which pods of a domain a term keeps apart; "" where the node has none."""
+    """Say which pods of a domain a term keeps apart; "" if the node has no such pods."""
     domain = term.domain.get(node)
     pods = term.together.get(domain, ()) if domain is not None else ()
     if not pods:
@@ -319,7 +318,7 @@ def _term_text(term: ViolatedTerm, node: str) -> str:
 
 
 def preempted_text(eviction: Eviction) -> str:
-    """Say which pods are preempted for the replacement of an eviction; "" where none is. It continues a sentence."""
+    """Say which pods are preempted for the replacement of an eviction; "" if none. Continues a sentence."""
     outcomes = [f"{name_list(map(str, one.pods))} on {one.node}" for one in eviction.repair.preempts]
     return f". kube-scheduler preempts {', or '.join(outcomes)} for its replacement" if outcomes else ""
 
@@ -331,13 +330,13 @@ def _requirement_text(requirement: ViolatedRequirement) -> str:
 
 
 def certainty(eviction: Eviction) -> str:
-    """Say how certain it is that an eviction helps, and whether the repair may cost one more."""
+    """Say how certain it is that an eviction helps, and whether the repair may take another eviction."""
     text = "forced" if eviction.forced else "predicted, not forced"
     return f"{text}; the repair may take one eviction above the minimum" if eviction.repair.extra else text
 
 
 def limit_change(limit: EvaluatedLimit, evictions: Sequence[Eviction], snapshot: Snapshot) -> str:
-    """Show a limit with the count of its worst domain, before and after, and whether it stays violated then."""
+    """Show a limit with the count of its worst domain, before and after, and whether it stays violated."""
     pods = f" of {key_text(limit.key)}" if limit.key else ""
     bound = f"{limit.rule.bound} per {short_key(limit.topology_key)}"
     text = f"limit {limit.group}/{limit.limit}{pods} ({bound}): {_worst_count(limit)}"

@@ -65,9 +65,9 @@ class PlannedConstraint(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class PlannedLimit(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """A limit of the policy; `change` has its pods, bound and worst domain before and after, "" of a satisfied one.
+    """A limit of the policy; `change` has its pods, bound and worst domain before and after, "" if it is satisfied.
 
-    `reason` is why no placement satisfies it, so that evictions leave it violated, "" where one does.
+    `reason` is why no placement satisfies the limit, so evictions leave it violated; "" if one does.
     """
 
     group: Text
@@ -77,16 +77,16 @@ class PlannedLimit(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class Totals(CamelCaseStruct, frozen=True, kw_only=True):
-    """Numbers of evictions: `now` + `waiting` + `later` = `evictions` of what can be repaired.
+    """Numbers of evictions: `now` + `waiting` + `later` = `evictions` for violations that can be repaired.
 
-    `now` may be sent, unless `idle` of the plan says why nothing is. `waiting` are decided and held back. `later` are
-    needed but not decided yet. `blocked` are needed for violations that cannot be repaired now. `partial` of `now` and
-    `waiting` repair a violation only in part.
+    `now` may be sent, unless the plan's `idle` says why nothing is sent. `waiting` are decided and held back. `later`
+    are needed but not decided yet. `blocked` are needed for violations that cannot be repaired now. `partial` of `now`
+    and `waiting` repair a violation only in part.
 
-    `lowerBound` is the proved minimum of `evictions`, `blockedLowerBound` the proved minimum of `blocked`. `optimal`:
-    `evictions` is its minimum. `nextAt` is the first moment at which a wait ends, null where no such time is known.
+    `lowerBound` is a proved lower bound of `evictions`, `blockedLowerBound` of `blocked`. `optimal`: no fewer than
+    `evictions` are enough. `nextAt` is the first moment at which a wait ends, null if no such time is known.
 
-    `uncounted` repairs are not in these numbers: they go on once a StatefulSet has recreated an evicted pod.
+    `uncounted` repairs are not in these numbers: these repairs go on once a StatefulSet has recreated an evicted pod.
     """
 
     evictions: Number
@@ -110,17 +110,17 @@ class PredictedPlacement(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class PreemptedPods(CamelCaseStruct, frozen=True, kw_only=True):
-    """The pods, as NAMESPACE/NAME, that are preempted if the replacement is placed on this node."""
+    """The pods (NAMESPACE/NAME) that are preempted if the replacement is placed on this node."""
 
     node: Text
     pods: tuple[Text, ...]
 
 
 class PlannedEviction(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """An eviction that may go now. `step` is the number of its repair, no order: repairs take turns.
+    """An eviction that may go now. `step` is the number of its repair. It is no order, because repairs take turns.
 
     `preempts`, only in a repair by preemption, lists the possible outcomes; one of them will happen for its
-    replacement. `added`, in a proposal, are the pods that a surge adds before the pod goes in a scale-down; 0 where it
+    replacement. `added`, in a proposal, is how many pods a surge adds before the pod goes in a scale-down; 0 if the pod
     is evicted.
     """
 
@@ -140,12 +140,12 @@ class PlannedEviction(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=
 class WaitingEviction(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
     """A planned eviction that waits; `for` is a reason.
 
-    The wait ends at `until`, or, where no time can be known, with the event `endsWith`. With neither it does not end by
+    The wait ends at `until`, or, if no time can be known, with the event `endsWith`. With neither, it does not end by
     itself. `then` is what follows, considering this wait alone. `usual` is how long the workload's last moves took, if
-    the end of a move ends this wait; it is absent where that is not known.
+    the end of a move ends this wait; it is absent if not known.
 
-    `added` are the pods that a surge adds first: the pod goes in a scale-down once all are Ready, and the domains of
-    `then` may receive them. It is 0 where the pod is evicted.
+    `added` is how many pods a surge adds first: the pod goes in a scale-down once all added pods are Ready, and the
+    domains of `then` may receive them. `added` is 0 if the pod is evicted.
     """
 
     step: Annotated[int, Meta(ge=1)]
@@ -164,9 +164,9 @@ class WaitingEviction(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=
 
 
 class SearchAttempt(CamelCaseStruct, frozen=True, kw_only=True):
-    """A method that was tried: whether it gave the step, and how many candidates it rejected for each reason.
+    """A method that was tried: whether it found the step, and how many candidates it rejected for each reason.
 
-    `limitReached`: it did not visit every candidate.
+    `limitReached`: the method did not visit every candidate.
     """
 
     method: Text
@@ -178,20 +178,20 @@ class SearchAttempt(CamelCaseStruct, frozen=True, kw_only=True):
 class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
     """Groups and limits that are repaired together: the proof, the counts before and after, the state.
 
-    `step` is the number of the step of its evictions now and waiting, null where none is decided.
+    `step` is the number of the step of its evictions now and waiting, null if none is decided.
 
-    `evictions` is the number that the whole repair takes, even where it cannot be made now. `now`, `waiting`, `later`
-    and `blocked` are its parts, as in the totals. `after` are the counts after the evictions now and waiting. Of more
-    than twelve domains only those that hold pods before or after are listed; `emptyDomains` is the number of others.
+    `evictions` is the number that the whole repair takes, even if it cannot be made now. `now`, `waiting`, `later` and
+    `blocked` are its parts, as in the totals. `after` are the counts after the evictions now and waiting. If there are
+    more than twelve domains, only those that hold pods before or after are listed; `emptyDomains` counts the rest.
 
     `method` is the method that found the step (certificate, contingent, forced, lookahead, partial, preemption,
-    addition), null where there is no step. `attempts` are all methods that were tried, in order. `proof` says why fewer
-    evictions are not enough, and why the repair may take more; null where no number of evictions is known. `certainty`
-    says whether the scheduler is forced to place the replacements there, "" where there is no step.
+    addition), null if there is no step. `attempts` are all methods that were tried, in order. `proof` says why fewer
+    evictions are not enough, and why the repair may take more; null if no number of evictions is known. `certainty`
+    says whether the scheduler is forced to place the replacements as planned, "" if there is no step.
 
-    `until` and `endsWith` are the end of what `reason` says, as for a waiting eviction. `brief` is the obstacle in a
-    few words. `withoutNode`: pods of it wait for a node. No rule is violated, because pods are counted where they are
-    placed. `moving`: pods of it are in flight. What can be repaired is known once they have arrived.
+    `until` and `endsWith` say when `reason` ends, as for a waiting eviction. `brief` is the obstacle in a few words.
+    `withoutNode`: pods of the group wait for a node. No rule is violated, because pods are counted where they are
+    placed. `moving`: pods of the group are in flight. What can be repaired is known once they have arrived.
     """
 
     namespace: Text
@@ -224,12 +224,12 @@ class PlannedGroup(CamelCaseStruct, frozen=True, kw_only=True):
 
     @property
     def is_stuck(self) -> bool:
-        """Whether evictions do not repair it, and nothing under way can change that."""
+        """Whether evictions do not repair the group, and no move under way can change that."""
         return self.state != State.VIOLATED and not self.moving
 
     @property
     def is_repairable(self) -> bool:
-        """Whether evictions repair it completely, now or once something else is over."""
+        """Whether evictions repair the group completely, now or after a wait."""
         return self.state == State.VIOLATED and bool(self.evictions)
 
 
@@ -251,23 +251,24 @@ class UnknownWorkload(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """A plan. `generatedAt` is the snapshot's time; it and `expiresAt` are null where the snapshot has none.
+    """A plan. `generatedAt` is the snapshot's time; if the snapshot has none, it and `expiresAt` are null.
 
-    `planHash` stands for the evictions, their order and the policy; in mode Approve also for the time of the proposal.
+    `planHash` covers the evictions, their order and the policy, and in mode Approve the time of the proposal.
 
     For the `unknown` workloads, the data that was read does not show whether they satisfy their constraints and limits.
-    Of the other workloads outside of the plan, `satisfied` do, `unplanned` violate only what evictions do not repair,
-    and `unrepairable` violate a limit that no placement satisfies now. `stuck` are the first twenty such limits.
-    `notes` are lines about pods that stay for their volumes, about domains without nodes, and about missing capacity.
+    Of the other workloads outside of the plan, `satisfied` satisfy them, `unplanned` violate only rules that evictions
+    do not repair, and `unrepairable` violate a limit that no placement satisfies now. `stuck` are the first twenty such
+    limits. `notes` are lines about pods that stay for their volumes, about domains without nodes, and about missing
+    capacity.
 
-    `acting` says what the controller does with the plan. `idle` says why it moves nothing of what goes now, "" where it
-    does; then `now` and `evictions` are what would be moved now. `policy_source` says which policy the plan is made by,
-    "" if that needs no words. `unread` are kinds that were not read, and without which nothing is known of what is to
-    be repaired.
+    `acting` says what the controller does with the plan. `idle` says why it makes none of the evictions that may go
+    now, "" if it does; `now` and `evictions` are then only what it would do. `policy_source` says which policy the plan
+    follows, "" if that needs no words. `unread` are kinds that were not read, although nothing can be planned without
+    them.
 
-    `resilience` is what all decided evictions change when a zone is lost, null where it was not requested. The
-    controller computes it once for each proposal, for the repairs that it begins. `left_out` counts the rows that lists
-    of a stored plan have lost, because the plan would have been too large.
+    `resilience` is how all decided evictions change the loss of a zone, null if not requested. The controller computes
+    it once for each proposal, for the repairs that it begins. `left_out` counts the rows that the lists of a stored
+    plan have lost because the plan would have been too large.
     """
 
     api_version: str = API_VERSION
@@ -297,14 +298,14 @@ class PlanDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 _NEEDED: Final = frozenset({"Pod", "Node"})
-"""Kinds without which nothing is known of what is to be repaired."""
+"""Kinds without which nothing can be planned."""
 
 _LISTS: Final = ("refusals", "unknown", "waiting", "groups", "stuck")
-"""The lists that lose rows where a plan is too large to be stored; evictions that go now are never lost."""
+"""The lists that lose rows if a plan is too large to be stored; evictions that go now are never lost."""
 
 
 def fit_plan(document: PlanDocument, most: int) -> str:
-    """Return a plan as JSON of at most `most` bytes; what is larger loses rows."""
+    """Return a plan as JSON of at most `most` bytes; a larger plan loses rows."""
     return fit_json(document, _LISTS, most).decode()
 
 
@@ -351,7 +352,7 @@ def plan_document(
 
 
 def mark_moving(document: PlanDocument, moves: Iterable[Move]) -> PlanDocument:
-    """Mark the groups of which pods are in flight by these moves of the memory."""
+    """Mark the groups that have pods in flight by these moves of the memory."""
     moving = {(move.workload.namespace, workload_name(move.workload)) for move in moves if move.in_flight}
     if not moving:
         return document
@@ -367,8 +368,8 @@ def proposal_document(
 ) -> PlanDocument:
     """Return only the part of a plan that is proposed for approval, or is approved and not yet carried out.
 
-    Its evictions are listed as such even while a budget holds them back: they are what is approved. Each repair gets
-    its own step again: planning numbers only repairs with an eviction that goes now.
+    Its evictions are listed as evictions even while a budget holds them back, because they are what is approved. Each
+    repair is numbered again, because planning numbers only repairs with an eviction that goes now.
     """
     planned = {eviction.pod.uid: eviction for eviction in plan.fates.evictions}
     chosen = [planned[uid] for uid in proposal.uids if uid in planned]
@@ -433,7 +434,7 @@ def waiting_evictions(plan: Plan, fates: Fates, moves: Sequence[Move] = ()) -> I
     steps, undecided = number_steps(plan), find_undecided(plan)
     name = cache(workload_name)
     usual = cache(lambda workload: find_usual(moves, [workload]))
-    # Rows share what is equal: 45,000 of them take 12 MiB more where each has its own.
+    # Rows share equal parts: without sharing, 45,000 rows take 12 MiB more.
     for (refusal, repair), together in groupby(
         fates.waiting, key=lambda waiting: (waiting.refusal, waiting.eviction.repair)
     ):
@@ -577,12 +578,12 @@ def _never_allowed(plan: Plan) -> Iterator[PlannedRefusal]:
 
 
 def snapshot_hash(snapshot: Snapshot, namespaces: set[str]) -> str:
-    """Hash what a plan depends on: pods and disruption budgets of its namespaces, and what nodes offer.
+    """Hash what a plan depends on: the pods and disruption budgets of its namespaces, and the nodes.
 
     Fields that change without effect (renewal times, resource versions) are left out. Returns 16 hex digits.
     """
     digest = hashlib.sha256()
-    of_labels: dict[int, list[tuple[str, str]]] = {}  # by identity: thousands of pods share a label set
+    of_labels: dict[int, list[tuple[str, str]]] = {}  # cached by identity, because thousands of pods share a label set
     for namespace in sorted(namespaces):
         rows = []
         for pod in snapshot.pods_in.get(namespace, ()):

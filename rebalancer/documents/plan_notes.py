@@ -1,11 +1,11 @@
-"""What a plan says besides its groups.
+"""The notes of a plan besides its groups.
 
-* Each domain without nodes in one line: which workloads would violate their constraints with a node there.
-* Each repair that lacks nothing but capacity in one line: what it needs, and why it is not there.
-* The numbers of other workloads: satisfied, not repaired by evictions, and not countable.
+* One line for each domain without nodes: which workloads would violate their constraints with a node there.
+* One line for each repair that lacks only capacity: what it needs, and why that is missing.
+* The numbers of workloads outside of the plan: satisfied, not repaired by evictions, and not countable.
 * The number of violated terms of podAntiAffinity, which are not repaired.
-* The number of pods that local volumes keep. By default every pod with an emptyDir stays, so that a cluster of such
-  pods is hardly repaired. Readers of a plan or a report must see this at a glance.
+* The number of pods that stay for their local volumes. By default every pod with an emptyDir stays, so a cluster of
+  such pods is hardly repaired. Readers of a plan or a report must see this at a glance.
 """
 
 from collections.abc import Collection, Iterable
@@ -60,11 +60,11 @@ class PlanNotes(NamedTuple):
     satisfied: int = 0
     """How many workloads satisfy everything."""
     unplanned: int = 0
-    """How many workloads violate what evictions do not repair."""
+    """How many workloads violate only rules that evictions do not repair."""
     unrepairable: int = 0
     """How many workloads violate a limit that no placement satisfies now."""
     stuck: tuple[RepairWait, ...] = ()
-    """The first such limits."""
+    """The first limits that no placement satisfies now."""
     unknown: tuple[Reference, ...] = ()
     """Workloads without a known violation whose rules could not all be counted, in order."""
     lines: tuple[str, ...] = ()
@@ -92,7 +92,7 @@ def anti_affinity_line(
 
 
 def find_notes(plan: Plan, assessment: Assessment, chosen: frozenset[Reference] | None = None) -> PlanNotes:
-    """Return what there is to say of the chosen workloads besides a plan of theirs; None chooses all.
+    """Return the notes on the chosen workloads besides their plan; None chooses all.
 
     Evictions repair neither soft constraints that `spread.actOn` does not list nor limits with `action: Alert`.
     """

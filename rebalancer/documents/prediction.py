@@ -44,9 +44,9 @@ class Preempted(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class PredictedPreemption(CamelCaseStruct, frozen=True, kw_only=True):
-    """What the scheduler would preempt. One of `outcomes` happens, or, where it is not `complete`, another.
+    """What the scheduler would preempt. One of `outcomes` happens, or, if they are not `complete`, another outcome.
 
-    `obstacle` says why no pod is preempted, "" where one is.
+    `obstacle` says why no pod is preempted, "" if one is.
     """
 
     outcomes: tuple[Preempted, ...]
@@ -65,8 +65,8 @@ class PredictionDocument(CamelCaseStruct, frozen=True, kw_only=True):
     """A prediction.
 
     `candidates` are the nodes that the scheduler may pick; `certain` are the labels that all of them share. `message`
-    is the scheduler's own where no node is feasible. `sampled`: the cluster is so large that the scheduler samples it.
-    `preemption` is null where a node is feasible. `summary` says all this in one or two sentences.
+    is the scheduler's own if no node is feasible. `sampled`: the cluster is so large that the scheduler samples its
+    nodes. `preemption` is null if a node is feasible. `summary` says all this in one or two sentences.
     """
 
     api_version: str = API_VERSION

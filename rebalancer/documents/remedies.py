@@ -25,18 +25,18 @@ _BY_CAUSE: Final[Mapping[ViolationCause, str]] = {
 
 _OF_TERMS: Final[Mapping[ViolationCause, str]] = {
     ViolationCause.LABELS_CHANGED: "Restore the labels of the pods that the term selects, or of their nodes.",
-    ViolationCause.SOFT_CONSTRAINT: "",  # an author who prefers a term does not want it enforced
+    ViolationCause.SOFT_CONSTRAINT: "",  # who declares a preferred term does not want it enforced
 }
-"""Remedies that have other words for a term of podAntiAffinity."""
+"""Remedies with a different wording for a term of podAntiAffinity."""
 
 _REVISION_LABEL: Final[Mapping[str, str]] = dict(
     zip(("Deployment", "StatefulSet"), REVISION_LABELS, strict=True),
 )
-"""The label that tells pods of two revisions apart, where their kind has such a label."""
+"""The label that tells pods of two revisions apart, by kind, for kinds that have such a label."""
 
 
 class Violation(NamedTuple):
-    """What a remedy depends on."""
+    """The facts on which a remedy depends."""
 
     reason: Reason | None
     cause: ViolationCause | None
@@ -44,17 +44,17 @@ class Violation(NamedTuple):
     counts: Mapping[str, int]
     """Pods by domain of `topology_key`."""
     evictions: int = 0
-    """How many evictions repair the violation, 0 where that is not known."""
+    """How many evictions repair the violation, 0 if not known."""
     zero_budgets: tuple[str, ...] = ()
     """PodDisruptionBudgets of the pods that never allow a disruption."""
     failed_budgets: tuple[str, ...] = ()
     """PodDisruptionBudgets of the pods that could not be computed."""
     revision_label: str = ""
-    """The label that tells the revisions of the pods apart, "" where no single label does for all."""
+    """The label that tells the revisions of all the pods apart, "" if no single label does."""
 
 
 def find_revision_label(workloads: Iterable[Reference]) -> str:
-    """Return the label that tells the revisions of workloads apart; "" where no one label of all does."""
+    """Return the label that tells the revisions of all the workloads apart; "" if no single label does."""
     labels = {_REVISION_LABEL.get(workload.kind, "") for workload in workloads}
     return labels.pop() if len(labels) == 1 else ""
 
@@ -107,7 +107,7 @@ def term_remedy(violation: Violation) -> str:
 
 
 def limit_remedy(limit: EvaluatedLimit, violation: Violation) -> str:
-    """Say what to do about a violated limit; where nothing enforces it, name the constraint that would."""
+    """Say what to do about a violated limit; if nothing enforces it, name a constraint that would."""
     reason = violation.reason
     settled = reason is not None and reason is not Reason.NOT_FORCED and reason.remedy
     if limit.state is not State.VIOLATED or limit.guaranteed or settled:

@@ -46,9 +46,9 @@ WorkloadFilter = Callable[[Reference], bool]
 class ReportedConstraint(CamelCaseStruct, frozen=True, kw_only=True):
     """One constraint of one group of workloads, counted as the scheduler counts it.
 
-    `cause` is what led to a violation, null where there is none. Of more than twelve domains `counts` lists only those
-    that hold pods; `emptyDomains` is the number of the others. `bounds` are the fewest and the most pods that each
-    listed domain may hold once repaired. `since` is when the controller first saw the group violated, null where it has
+    `cause` is what led to a violation, null if there is none. If there are more than twelve domains, `counts` lists
+    only those that hold pods; `emptyDomains` counts the rest. `bounds` are the fewest and the most pods that each
+    listed domain may hold once repaired. `since` is when the controller first saw the group violated, null if it has
     not.
     """
 
@@ -72,7 +72,7 @@ class ReportedConstraint(CamelCaseStruct, frozen=True, kw_only=True):
 
     @property
     def room(self) -> int | None:
-        """How many more pods its fullest domain may hold, None of a soft one and without a bound."""
+        """How many more pods its fullest domain may hold, None for a soft constraint and without a bound."""
         bounds = next(iter(self.bounds.values()), None)
         is_hard = self.when_unsatisfiable == WhenUnsatisfiable.DO_NOT_SCHEDULE
         return find_room(self.counts.values(), bounds) if is_hard and bounds is not None else None
@@ -89,12 +89,12 @@ class LargestShare(CamelCaseStruct, frozen=True, kw_only=True):
 class ReportedLimit(CamelCaseStruct, frozen=True, kw_only=True):
     """One limit of the policy on one set of pods.
 
-    `key` is the workload, or labels and their values. `cap` is null for maxSkew and minPods. Of more than twelve
-    domains `counts` lists only those that hold pods; `emptyDomains` is the number of the others. `bounds` and `since`
-    are as for a constraint; the most that a domain may hold is the cap.
+    `key` is the workload, or labels and their values. `cap` is null for maxSkew and minPods. If there are more than
+    twelve domains, `counts` lists only those that hold pods; `emptyDomains` counts the rest. `bounds` and `since` are
+    as for a constraint; the most that a domain may hold is the cap.
 
-    `headroom` is in pods, negative where the limit is violated. `message` states the counts. `obstacle` says why the
-    violation is not repaired; it is empty where it is repaired or planning does not handle it.
+    `headroom` is in pods, negative if the limit is violated. `message` states the counts. `obstacle` says why the
+    violation is not repaired; it is empty if the violation is repaired or planning does not handle it.
     """
 
     group: Text
@@ -122,12 +122,12 @@ class ReportedLimit(CamelCaseStruct, frozen=True, kw_only=True):
 
     @property
     def room(self) -> int | None:
-        """How many more pods (minPods: fewer) its worst domain may hold, None where there is no domain."""
+        """How many more pods (minPods: fewer) its worst domain may hold, None if there is no domain."""
         return self.headroom if self.counts else None
 
 
 class ReportedDeadlock(CamelCaseStruct, frozen=True, kw_only=True):
-    """A pending pod whose own rules exclude each other, and which rules."""
+    """A pending pod whose own rules exclude each other, and these rules."""
 
     namespace: Text
     pod: Text
@@ -135,7 +135,7 @@ class ReportedDeadlock(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class ReportedWaiting(CamelCaseStruct, frozen=True, kw_only=True):
-    """Pods of a workload that have no node, and why, in the scheduler's words; `gated` ones wait for their gates."""
+    """Pods of a workload that have no node, and why, in the scheduler's words; `gated` pods wait for their gates."""
 
     namespace: Text
     workload: WorkloadName
@@ -153,13 +153,13 @@ class ReportedFinding(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class ReportedSizes(CamelCaseStruct, frozen=True, kw_only=True):
-    """Numbers of replicas of a workload, from `first` to `last`, that have no placement, whatever capacity there is.
+    """Numbers of replicas of a workload, from `first` to `last`, that have no placement, even with enough capacity.
 
     For the `impossible` sizes no placement satisfies the hard constraints. The `unreachable` sizes have a placement,
     but pods that are placed one by one do not reach it from where they are now.
 
-    `autoscaler` is the HorizontalPodAutoscaler that may choose these sizes, null where they are twice the replicas
-    (`--verbose`). `change` is the smallest change that leaves no such size, empty where no change that was tried is
+    `autoscaler` is the HorizontalPodAutoscaler that may choose these sizes, null if they only lie within twice the
+    replicas (`--verbose`). `change` is the smallest change that leaves no such size, empty if no tried change is
     enough.
     """
 
@@ -175,9 +175,9 @@ class ReportedSizes(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class LostGroup(CamelCaseStruct, frozen=True, kw_only=True):
-    """One workload in the loss of a domain, a group of its own: of the pods that it wants `lost` are not Ready at once.
+    """One workload in the loss of a domain, a group of its own: of its wanted pods, `lost` are at once not Ready.
 
-    `holds`: a majority is.
+    `holds`: a majority stays Ready.
     """
 
     group: Text
@@ -198,7 +198,7 @@ class ReportedFailure(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class ReportDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """A report. `generatedAt` is the snapshot's time, null where it has none; `map` is null unless it was asked for."""
+    """A report. `generatedAt` is the snapshot's time, null if it has none; `map` is null unless it was requested."""
 
     api_version: str = API_VERSION
     kind: str = "Report"
@@ -215,7 +215,7 @@ class ReportDocument(CamelCaseStruct, frozen=True, kw_only=True):
     anti_affinity: tuple[ReportedAntiAffinity, ...] = ()
     """Terms of podAntiAffinity, required and preferred."""
     resilience: ResilienceDocument | None = None
-    """What is left of each workload when a domain is lost; null without `--failures`."""
+    """What is left of each workload after the loss of a domain; null without `--failures`."""
 
 
 def every_workload(_: Reference) -> bool:
@@ -238,7 +238,7 @@ def report_document(  # noqa: PLR0913  # all that a report is made from
 ) -> ReportDocument:
     """Report on the chosen workloads, violations first; `lost` is the loss of each domain, `drawn` the map.
 
-    With a `view` also on pods that have no node. The `memory` says since when something is violated.
+    With a `view`, also report on pods that have no node. The `memory` says since when something is violated.
 
     `causes`, `findings` and `relaxations` are the results of `find_causes`, `find_findings` and `find_relaxations`.
     """
@@ -372,7 +372,7 @@ def _find_budgets(findings: Sequence[Finding]) -> _Budgets:
 class RuleReporter:
     """Makes the entries of constraints, limits and terms by one plan, `causes` and `findings`.
 
-    `seen` has the first sight of each violation, by the token of a group, limit or term (`find_since`).
+    `seen` is when each violation was first seen, by the token of a group, limit or term (`find_since`).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The Resilience document: what is left of each workload when a domain is lost."""
+"""The Resilience document: what is left of each workload after the loss of a domain."""
 
 import json
 import shlex
@@ -18,19 +18,19 @@ from rebalancer.resilience.comparison import ChangedLoss, Effect
 from rebalancer.resilience.rows import LostDomain, Remaining, Verdict
 
 _QUORUM: Final = 3
-"""The smallest number of pods that must keep a majority."""
+"""From this many pods on, a majority must stay."""
 
 _MOST_CHANGES: Final = 60
-"""Changed losses that are listed: a proposal is stored with others in one ConfigMap."""
+"""Up to this many changed losses are listed, because several proposals are stored in one ConfigMap."""
 
 
 class RemainingWorkload(CamelCaseStruct, frozen=True, kw_only=True):
     """A workload in a loss: of `wanted` pods `now` are Ready on other nodes at once.
 
-    When nothing moves any more, at least `guaranteed` run, whatever order and nodes kube-scheduler chooses, and at most
-    `possible`. `verdict` is `yes` where all certainly come back, and `no` where not all can. Between, it is `order`:
-    the order of deletions and placements decides, or what `reason` names. `reason` says why not all certainly come
-    back, "" where they do.
+    When nothing moves any more, at least `guaranteed` run, for any order and nodes that kube-scheduler chooses, and at
+    most `possible`. `verdict` is `yes` if all pods certainly come back, and `no` if not all can. Otherwise it is
+    `order`: the order of deletions and placements decides, or what `reason` names. `reason` says why not all certainly
+    come back, "" if they do.
     """
 
     namespace: Text
@@ -44,12 +44,12 @@ class RemainingWorkload(CamelCaseStruct, frozen=True, kw_only=True):
 
     @property
     def keeps_majority(self) -> bool:
-        """Whether more than half of the pods are Ready at once; nobody asks that of fewer than three."""
+        """Whether more than half of the pods are Ready at once; always true of fewer than three pods."""
         return self.wanted < _QUORUM or 2 * self.now > self.wanted
 
 
 class DomainLoss(CamelCaseStruct, frozen=True, kw_only=True):
-    """The loss of one domain in one phase: the workloads that lose pods by it, or are not whole after it.
+    """The loss of one domain in one phase: the workloads that lose pods by the loss, or are not whole after it.
 
     While its nodes are `silent`, they are tainted, and StatefulSets do not replace their pods; once they are `gone`,
     their Node objects are deleted.
@@ -63,9 +63,9 @@ class DomainLoss(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class ConstraintChange(CamelCaseStruct, frozen=True, kw_only=True):
-    """Other fields for the entry at `index` of a template's `topologySpreadConstraints`.
+    """Changed fields of the entry at `index` of a template's `topologySpreadConstraints`.
 
-    `nodeTaintsPolicy` is "" and `maxSkew` 0 where they stay.
+    `nodeTaintsPolicy` is "" and `maxSkew` 0 if they do not change.
     """
 
     index: Number
@@ -77,7 +77,7 @@ class ConstraintChange(CamelCaseStruct, frozen=True, kw_only=True):
 class AddedNodes(CamelCaseStruct, frozen=True, kw_only=True):
     """Additional nodes, with the labels, taints, resources and DaemonSets' pods of the node `like`.
 
-    `domains` are the domains of that node: its values of those `topologyKeys` that it has.
+    `domains` are the domains of that node: its values of the `topologyKeys` that it has.
     """
 
     number: Number
@@ -86,11 +86,11 @@ class AddedNodes(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class ChangeThatHolds(CamelCaseStruct, frozen=True, kw_only=True):
-    """A change with which a workload comes back whole for certain, whichever domain is lost, and no other has less.
+    """A change that brings a workload back whole for certain after any loss, and leaves no other workload fewer pods.
 
-    Without constraints and nodes: it does so without a change once the pods on `silentNodes` are replaced. `command`
-    patches the constraints, "" where none changes. A patch starts a rollout: after it the numbers are to be computed
-    again.
+    Without constraints and nodes, the workload comes back without a change once the pods on `silentNodes` are replaced.
+    `command` patches the constraints, "" if none changes. A patch starts a rollout, so compute the numbers again after
+    it.
     """
 
     constraints: tuple[ConstraintChange, ...]
@@ -101,12 +101,12 @@ class ChangeThatHolds(CamelCaseStruct, frozen=True, kw_only=True):
 class WorkloadChanges(CamelCaseStruct, frozen=True, kw_only=True):
     """The cheapest change of each kind that holds for a workload that is not whole after some loss.
 
-    The kinds are nodeTaintsPolicy: Honor, a larger maxSkew, and up to 10 additional nodes, in one domain or as many in
-    each. Where no single kind holds, two are combined. `complete` is false where the search was too long and ended
-    early. `obstacle` is why no change was tried, "" where some were.
+    The kinds are nodeTaintsPolicy: Honor, a larger maxSkew, and up to 10 additional nodes, in one domain or the same
+    number in each. If no single kind holds, two are combined. `complete` is false if the search took too long and ended
+    early. `obstacle` is why no change was tried, "" if some were.
 
-    `silentNodes` are not Ready now and have pods that will be replaced. The changes hold while these nodes stay so,
-    once those pods are deleted.
+    `silentNodes` are not Ready now and have pods that will be replaced. The changes hold once those pods are deleted,
+    while these nodes are not Ready.
     """
 
     namespace: Text
@@ -118,15 +118,15 @@ class WorkloadChanges(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class ResilienceDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """What is left of each workload when a domain of `topologyKeys` is lost: one entry for each domain and phase.
+    """What is left of each workload after the loss of a domain of `topologyKeys`, by domain and phase.
 
-    `workloads` is how many were evaluated. For a key with many domains, only the loss of the fullest is computed, and
-    `notComputed` is how many are left out. The model has no new nodes and no evictions of ours, and pods on a node
-    become Ready.
+    `workloads` is how many were evaluated. For a key with many domains, only losses of the fullest are computed, and
+    `notComputed` counts the domains left out. The model has no new nodes and no evictions by Rebalancer, and pods on a
+    node become Ready.
 
     `changes` has the workloads that are not whole after a loss, the worst first: at most 10 unless the command names
-    them, and none in large clusters. For `changesNotComputed` workloads the search had to end before it found changes.
-    `planned` counts the workloads that are not whole after a loss and whose repair moves pods, now or later.
+    them, and none in large clusters. For `changesNotComputed` workloads, the search ended too early. `planned` counts
+    the workloads that are not whole after a loss and whose repair moves pods, now or later.
     """
 
     api_version: str = API_VERSION
@@ -150,7 +150,7 @@ def resilience_document(
     nodes: Mapping[str, Node] | None = None,
     planned: Collection[Reference] = (),
 ) -> ResilienceDocument:
-    """Convert the results; `existing` is how many domains the keys have, `nodes` are the nodes of the cluster.
+    """Convert the results; `existing` counts the domains of each key, `nodes` are the nodes of the cluster.
 
     `planned` are workloads whose pods a repair moves.
     """
@@ -207,10 +207,10 @@ class ChangedLossEntry(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class LossesChanged(CamelCaseStruct, frozen=True, kw_only=True):
-    """How evictions change what the loss of a zone leaves of the workloads that they move.
+    """How evictions change what the loss of a zone leaves of the workloads whose pods are evicted.
 
-    Each workload has its worst loss before and after, mostly the same loss, where the two differ or leave pods out;
-    `more` counts unlisted workloads. `notComputed` says why it was not computed for all, "" where it was.
+    A workload is listed with its worst loss before and after (mostly the same loss) if the two differ or leave pods
+    out; `more` counts unlisted workloads. `notComputed` says why not all were computed, "" if they were.
     """
 
     rows: tuple[ChangedLossEntry, ...] = ()
@@ -219,7 +219,7 @@ class LossesChanged(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 def losses_changed(effect: Effect) -> LossesChanged:
-    """Convert an effect, the worst first where it is too long to be stored."""
+    """Convert an effect, the worst losses first if it is too long to be stored."""
     worst = sorted(effect.rows, key=lambda row: row.after.guaranteed / max(1, row.wanted))[:_MOST_CHANGES]
     listed = set(worst)
     return LossesChanged(

@@ -1,4 +1,4 @@
-"""What a lost domain leaves, in the controller's status: how many workloads survive, and the worst losses."""
+"""The resilience in the controller's status: how many workloads survive the loss of a domain, and the worst losses."""
 
 from collections.abc import Collection, Iterable
 from datetime import datetime
@@ -11,13 +11,13 @@ from rebalancer.model.words import plural, short_key
 from rebalancer.resilience.worst import ResilienceReport, WorstLoss
 
 _MOST: Final = 20
-"""Losses that the status has, the worst; the metrics have all."""
+"""The status has this many of the worst losses; the metrics have all."""
 
 
 class WorstLossEntry(CamelCaseStruct, frozen=True, kw_only=True):
-    """The loss of a domain that certainly leaves fewer pods of a workload than `required`.
+    """A loss of a domain that is certain to leave a workload fewer pods than `required`.
 
-    Of `wanted` pods `now` are left at once, then `guaranteed` to `possible`; `reason` says why not more.
+    Of `wanted` pods, `now` are left at once, and `guaranteed` to `possible` later; `reason` says why not more.
     """
 
     namespace: Text
@@ -34,11 +34,11 @@ class WorstLossEntry(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class ResilienceStatus(CamelCaseStruct, frozen=True, kw_only=True):
-    """What is left of `workloads` when a domain of `keys` is lost, computed from the cluster `asOf` a time.
+    """What is left of `workloads` after the loss of a domain of `keys`, computed from the cluster at the time `asOf`.
 
-    Of them `holding` keep what the policy requires, whichever domain is lost. `notComputed` counts workloads that have
-    come since, or all workloads before the first answer (`asOf` null). `domainsLeftOut` counts domains of keys with too
-    many domains.
+    `holding` of these workloads keep what the policy requires after any loss. `notComputed` counts workloads created
+    since `asOf`, or all workloads before the first answer (`asOf` null). `domainsLeftOut` counts the domains that were
+    not computed because their keys have too many.
 
     `problem` says why there is no newer answer, "" where nothing is wrong. `losses` are the first twenty losses that
     leave a workload less than required, the worst first, one for each workload.
@@ -57,7 +57,7 @@ class ResilienceStatus(CamelCaseStruct, frozen=True, kw_only=True):
 def resilience_status(
     report: ResilienceReport, keys: Iterable[str], workloads: Collection[Reference]
 ) -> ResilienceStatus:
-    """Convert a report to its entry; `keys` are the policy's, `workloads` are those in the last cycle."""
+    """Convert a report to its entry; `keys` are those of the policy, `workloads` those of the last cycle."""
     lacking = {workload: loss for workload, loss in report.by_workload.items() if not loss.holds}
     shown = sorted(lacking.values(), key=lambda loss: loss.badness)[:_MOST]
     known = report.worst.workloads

@@ -1,4 +1,4 @@
-"""The Simulation document: what happened on the simulated cluster, its worst moments, and the report at the end."""
+"""The Simulation document: the events of the simulated cluster, its worst moments, and the report at the end."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -18,10 +18,10 @@ class SimulatedEvent(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class SimulationStep(CamelCaseStruct, frozen=True, kw_only=True):
-    """The consequences of one change; `change` is "" where nothing was changed.
+    """The consequences of one change; `change` is "" if nothing was changed.
 
-    `lowerBound` is how many evictions were proved to be needed when the first of them was sent. `withoutNode` is how
-    many pods had no node at the end of the step. `surged` pods went in scale-downs, after as many were added.
+    `lowerBound` is how many evictions were proved to be needed when the first was sent. `withoutNode` is how many pods
+    had no node at the end of the step. `surged` pods went in scale-downs after an equal number was added.
     """
 
     change: str
@@ -33,7 +33,7 @@ class SimulationStep(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class LeastHeadroom(CamelCaseStruct, frozen=True, kw_only=True):
-    """When a limit had the least headroom in pods, negative where it was violated; seen at each cycle."""
+    """When a limit had the least headroom in pods, negative if it was violated; measured at each cycle."""
 
     group: Text
     limit: Text
@@ -69,7 +69,7 @@ class WorstMoments(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class SimulationDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """A simulation. `generatedAt` is the snapshot's time, null where it has none.
+    """A simulation. `generatedAt` is the snapshot's time, null if it has none.
 
     `seconds` is when the last change happened, in simulated time, and `settled` whether nothing moves any more.
     `evictions`, `surged` and `lowerBound` are the sums of the steps. `resilience` is what a lost zone leaves of the

@@ -15,7 +15,7 @@ from rebalancer.planning.plan import ComponentPlan, Plan
 
 
 class StateReason(NamedTuple):
-    """The state; where it is not repaired, the reason and a sentence on it; the evictions that the repair takes."""
+    """The state; if there is no repair, the reason and a sentence on it; the evictions that the repair takes."""
 
     state: State
     reason: Reason | None = None
@@ -24,17 +24,17 @@ class StateReason(NamedTuple):
 
 
 class StateReasons:
-    """States and reasons by one plan; Unknown where no domain was counted: nothing is satisfied by an empty count.
+    """States and reasons by one plan; Unknown if no domain was counted, because an empty count proves nothing.
 
     Planning handles neither soft constraints that `spread.actOn` does not list nor limits with `action: Alert`: their
-    state follows from the counts. So does that of a limit that is Infeasible by itself.
+    state follows from the counts. So does the state of a limit that is Infeasible by itself.
     """
 
     def __init__(self, plan: Plan, relaxations: Relaxations = NO_RELAXATIONS) -> None:
         self._relaxations = relaxations
         going = {eviction.group for eviction in plan.fates.let_go}
         self._held: dict[str, Refusal] = {}
-        """Why no eviction goes of a repair that has some, by the name of its component."""
+        """Why all decided evictions of a repair wait, by the name of its component."""
         for kept in plan.fates.kept:
             if kept.eviction.group not in going:
                 self._held.setdefault(kept.eviction.group, kept.refusal)

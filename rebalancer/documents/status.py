@@ -59,9 +59,9 @@ class MoveEntry(CamelCaseStruct, frozen=True, kw_only=True):
     """One move of the controller; `overdue` is why its replacement is missing or does not run, "" if it is not late.
 
     `to` are the predicted domains of its replacement, by topology key; `reason` is what the eviction repairs.
-    `requested_at` is when it began. If its state is an end, the end was seen at `since`. `ready_at` is when its
-    replacement became Ready, null where that is not known. `usual` is how long the workload's last moves took, null for
-    a move that has ended, or where that is not known.
+    `requested_at` is when it began. If the move has ended, its end was seen at `since`. `ready_at` is when its
+    replacement became Ready, null if not known. `usual` is how long the workload's last moves took, null if the move
+    has ended or that is not known.
     """
 
     namespace: Text
@@ -89,8 +89,8 @@ class TeamPolicyStatus(CamelCaseStruct, frozen=True, kw_only=True):
 class PolicyStatus(CamelCaseStruct, frozen=True, kw_only=True):
     """The policy in force, without team policies. `valid` is false while a newer one is refused; `error` says why.
 
-    It is also `missing` if the reason is that no policy can be read any more. Where no controller runs, all this
-    describes the last cycle, and no policy is in force.
+    The policy is also `missing` if none can be read any more. If no controller runs, all this describes the last cycle,
+    and no policy is in force.
 
     `team_errors` are the first twenty namespaces whose team policy is not in force as written, of `teams_invalid`.
     """
@@ -106,7 +106,7 @@ class PolicyStatus(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class PauseStatus(CamelCaseStruct, frozen=True, kw_only=True):
-    """A pause. `until` is null if it lasts until somebody resumes; `error` says why the file is unreadable, else ""."""
+    """A pause. `until` is null if it lasts until `resume`; `error` says why the file is unreadable, else ""."""
 
     until: datetime | None
     reason: str
@@ -115,13 +115,13 @@ class PauseStatus(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class BlockedNamespace(CamelCaseStruct, frozen=True, kw_only=True):
-    """A namespace in which nothing is evicted until a workload has a pod in place of `pod`.
+    """A namespace in which nothing is evicted until a workload has replaced its evicted `pod`.
 
-    `failure` says why that pod cannot be created, by the workload's condition, "" if nothing says so. `since` is when
-    `pod` was evicted. `not_running` is why a pod that was created does not run, "" where none was.
+    `failure` says why the replacement cannot be created, by the workload's condition, "" if it has none. `since` is
+    when `pod` was evicted. `not_running` is why a created replacement does not run, "" if none was created.
 
-    `own_failure` is the cause within the namespace: object, image or template. It then holds up no other namespace. It
-    is "" where it is the cluster's failure.
+    `own_failure` is a cause within the namespace (object, image or template), which holds up no other namespace. It is
+    "" if the failure is the cluster's.
     """
 
     namespace: Text
@@ -143,10 +143,10 @@ class BlockedNamespace(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class RefusedEviction(CamelCaseStruct, frozen=True, kw_only=True):
-    """An eviction that admission control refused: no request for `group` follows before `next_try`.
+    """An eviction that admission control refused; no request for `group` follows before `next_try`.
 
     `pod` is NAMESPACE/NAME. `refuser` says who refused it: an admission webhook, policy or plugin, with its name;
-    `message` has its words. `times` requests of the group in a row were not granted.
+    `message` is its answer. `times` requests of the group in a row were not granted.
     """
 
     group: Text
@@ -165,14 +165,13 @@ class RefusedEviction(CamelCaseStruct, frozen=True, kw_only=True):
 class LeaseStatus(CamelCaseStruct, frozen=True, kw_only=True):
     """Who leads, and `since` when, by the Lease.
 
-    `holder` is "" if no process leads, since `free_since`, or if that is not known.
-    `last_holder` is whose Lease has run out, "" where it was handed back. `renewed` is the last renewal by the holder
-    or the last holder, null where that is not known. `ahead_seconds` is by how much the leader's clock is ahead of the
-    API server's, negative where it is behind.
+    `holder` is "" if it is not known, or if no process has led since `free_since`. `last_holder` is the process whose
+    Lease has run out, "" if it was handed back. `renewed` is the last renewal by the holder or the last holder, null if
+    not known. `ahead_seconds` is by how much the leader's clock is ahead of the API server's, negative if it is behind.
 
-    `error` says why the Lease cannot be read, or why this process does not lead, else "". `unread_since` is when a
-    process that should read the Lease all the time began to fail; from then on neither the leader nor its actions are
-    known. It is null while the Lease can be read.
+    `error` says why the Lease cannot be read, or why this process does not lead, else "". `unread_since` is since when
+    the process has failed to read the Lease; since then, neither the leader nor its actions are known. It is null while
+    the Lease can be read.
     """
 
     holder: str = ""
@@ -223,9 +222,9 @@ class ProposedEviction(NextMove, frozen=True, kw_only=True):
 
 
 class CoveredStatus(CamelCaseStruct, frozen=True, kw_only=True):
-    """A repair that the approval of the whole plan covers, and how many pods it takes away, by the plan.
+    """A repair that the approval of the whole plan covers, and how many pods it takes away according to the plan.
 
-    Its `workloads` are NAMESPACE/KIND/NAME, the kind in small letters.
+    `workloads` are NAMESPACE/KIND/NAME, with the kind in lower case.
     """
 
     workloads: tuple[Text, ...]
@@ -235,9 +234,9 @@ class CoveredStatus(CamelCaseStruct, frozen=True, kw_only=True):
 class ApprovalStatus(CamelCaseStruct, frozen=True, kw_only=True):
     """In mode Approve the plan that waits for approval, or is approved and carried out: its first twenty evictions.
 
-    `total` is how many evictions there are, `left` how many are not carried out yet. `since` is when it was proposed,
-    or approved. It can be approved, or goes on, until `expires_at`, by `command`; `who` says who may do that. `repairs`
-    are what its approval as a whole covers, from the first step to the last.
+    `total` is how many evictions there are, `left` how many are not carried out yet. `since` is when the plan was
+    proposed or approved. Until `expires_at`, `command` approves it, or it goes on; `who` says who may approve.
+    `repairs` are what its approval as a whole covers, from the first step to the last.
     """
 
     hash: Text
@@ -253,10 +252,9 @@ class ApprovalStatus(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class StandingStatus(CamelCaseStruct, frozen=True, kw_only=True):
-    """In mode Approve the approval of a whole plan that is carried out, up to `evictions` pods and `until` a time.
+    """In mode Approve the approval of a whole plan in force, for up to `evictions` pods and until the time `until`.
 
-    `left` is how many pods may still be taken away. `by` is the approver that the file names, who need not have written
-    it.
+    `left` is how many pods may still be taken away. `by` is the approver named in the file, maybe not its author.
     """
 
     plan: Text
@@ -268,7 +266,7 @@ class StandingStatus(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class GuardStatus(CamelCaseStruct, frozen=True, kw_only=True):
-    """A guard that evictions wait for, or go by: whether its last answer was good, and what came back."""
+    """A guard of the evictions: whether its last answer was good, and that answer."""
 
     name: Text
     good: bool
@@ -276,9 +274,9 @@ class GuardStatus(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class PlanSummary(CamelCaseStruct, frozen=True, kw_only=True):
-    """The evictions that are still to be made of all that can be repaired, and their proved minimum.
+    """The evictions that are still needed for all violations that can be repaired, and their proved minimum.
 
-    `uncounted` repairs are not in these numbers: they go on once a pod of their StatefulSet is there, or Ready.
+    `uncounted` repairs are not in these numbers: they go on once a pod of their StatefulSet exists or is Ready.
     """
 
     evictions: Number
@@ -287,10 +285,10 @@ class PlanSummary(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class PreventionStatus(CamelCaseStruct, frozen=True, kw_only=True):
-    """What prevention does. Of `workloads` with constraints or limits, `ordered` have the best order that was found.
+    """The state of prevention. Of `workloads` with constraints or limits, `ordered` have the best order that was found.
 
-    `waiting` patches are still to be sent, and `left` costs of the rebalancer's own are still to be removed. `stopped`
-    says why nothing is written, "" if nothing prevents it. `unsteered` counts workloads that are left alone, by reason.
+    `waiting` patches are still to be sent, and `left` of Rebalancer's own costs are still to be removed. `stopped` says
+    why nothing is written, "" if nothing prevents writing. `unsteered` counts the workloads left alone, by reason.
     """
 
     mode: Text
@@ -303,34 +301,34 @@ class PreventionStatus(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """The controller's status. `cluster` is what people call the cluster, "" where nobody has named it.
+    """The controller's status. `cluster` is the configured name of the cluster, "" if it has none.
 
-    `paused` is the pause in force. Where no controller runs, it is the pause that the next one will find, as far as it
-    can be read. `leader` wrote the status; `lease` says who leads now, null in the stored document. `page_port` is the
-    port on which the leader serves its page, null where it serves none. `page_command` opens the page, "" where the
+    `paused` is the pause in force. If no controller runs, it is the pause that the next controller will find, as far as
+    it can be read. `leader` wrote the status; `lease` says who leads now, null in the stored document. `page_port` is
+    the port on which the leader serves its page, null if it serves none. `page_command` opens the page, "" if the
     leader is no pod of its namespace, and in the stored document.
 
-    The status is what its process knew at `as_of`, null where that is not stated. It lacks everything later, such as
-    another cycle.
+    The status is what its process knew at `as_of`, null if that is not stated. Anything later, such as another cycle,
+    is missing.
 
     `losses` are the first five zones that have lost nodes, whole zones first. `figures` are the numbers of the last
-    cycle, null before it. `guards` is empty while no eviction waits for them.
+    cycle, null before the first. `guards` is empty while no eviction waits for a guard.
 
-    `waits` are the first twenty repairs that do not go on, the next to go on first. `holds` is what keeps evictions
-    back in the cluster, in namespaces and into domains. `refused_evictions` are the first hundred that admission
-    control refused and that must not be tried again yet.
+    `waits` are the first twenty repairs that do not go on, those that will go on soonest first. `holds` are the reasons
+    that keep evictions back in the cluster, in namespaces and into domains. `refused_evictions` are the first hundred
+    that admission control refused and that must not be tried again yet.
 
     `forbidden_kinds` are the optional kinds that the controller's account may not list. `missing_rights` are the
     namespaces with planned evictions in which it may not evict, none in mode Observe. `approval` is the plan that waits
     for approval, `standing` the approval of a whole plan that is carried out. `approval_problem` says why the written
     approval approves nothing.
 
-    `resilience` is what a lost domain leaves, null where the policy names no key. `surges` are under way.
-    `surges_refused` are the first twenty workloads to which no pods are added although the plan has it.
-    `surges_stopped` says why surges write nothing now, "" if nothing prevents it.
+    `resilience` is what the loss of a domain leaves, null if the policy names no key. `surges` are the surges under
+    way. `surges_refused` are the first twenty workloads to which no pods are added although the plan says so.
+    `surges_stopped` says why surges write nothing now, "" if nothing prevents writing.
 
-    `map` has the first six violated workloads, null where there is none and where it does not fit into the ConfigMap;
-    `left_out` counts the rows that lists lose then.
+    `map` has the first six violated workloads, null if there are none or the map does not fit into the ConfigMap; in
+    the latter case `left_out` counts the rows that lists lose.
     """
 
     api_version: str = API_VERSION
@@ -373,13 +371,13 @@ class StatusDocument(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 _LISTS: Final = ("in_flight", "last_moves", "waits", "holds", "refused_evictions", "surges")
-"""The lists that lose rows where a status is too large."""
+"""The lists that lose rows if a status is too large."""
 
 
 def fit_status(status: StatusDocument, drawn: MapDocument | None, most: int, beside: int = 0) -> str:
-    """Return a status as JSON of at most `most` bytes, with a map if there is space left for `beside` bytes.
+    """Return a status as JSON of at most `most` bytes, with a map if that leaves `beside` bytes free.
 
-    What is larger without the map loses rows.
+    A status that is too large even without the map loses rows.
     """
     whole = to_json(structs.replace(status, map=drawn))
     if len(whole) + beside <= most:
@@ -476,7 +474,7 @@ def breaker_status(state: BreakerState, moves: Iterable[Move]) -> BreakerStatus:
 
 
 def slow_start_status(uses: WindowUses | None) -> SlowStartStatus | None:
-    """Convert the windows of slow start to their entry, None where it is off."""
+    """Convert the windows of slow start to their entry, None if slow start is off."""
     if uses is None:
         return None
     return SlowStartStatus(
@@ -490,7 +488,7 @@ def slow_start_status(uses: WindowUses | None) -> SlowStartStatus | None:
 
 
 def approval_status(plan: Plan, proposal: Proposal | None, policy: Policy) -> ApprovalStatus | None:
-    """Convert the proposal of mode Approve to its entry, None where there is none."""
+    """Convert the proposal of mode Approve to its entry, None if there is none."""
     if proposal is None:
         return None
     planned = {eviction.pod.uid: eviction for eviction in plan.fates.evictions}
@@ -523,7 +521,7 @@ def approval_status(plan: Plan, proposal: Proposal | None, policy: Policy) -> Ap
 
 
 def standing_status(standing: StandingApproval | None) -> StandingStatus | None:
-    """Convert the approval of a whole plan to its entry, None where there is none."""
+    """Convert the approval of a whole plan to its entry, None if there is none."""
     if standing is None:
         return None
     return StandingStatus(
@@ -537,7 +535,7 @@ def standing_status(standing: StandingApproval | None) -> StandingStatus | None:
 
 
 def guard_status(state: GuardState) -> tuple[GuardStatus, ...]:
-    """Return the entries of the guards, none while nothing waits for them or before the first answers."""
+    """Return the entries of the guards; empty while nothing waits for guards, and before their first answers."""
     answers = state.answers if state.wanted else ()
     return tuple(
         GuardStatus(name=answer.name, good=answer.verdict is Verdict.GOOD, message=answer.message) for answer in answers
@@ -545,7 +543,7 @@ def guard_status(state: GuardState) -> tuple[GuardStatus, ...]:
 
 
 def count_refusals(account: Account, deadlocks: int) -> dict[str, int]:
-    """Count what is not evicted by reason; `deadlocks` is the number of pods in a placement deadlock."""
+    """Count refusals by reason; `deadlocks` is the number of pods in a placement deadlock."""
     counts: dict[str, int] = {str(reason): number for reason, number in account.refusals.items()}
     if deadlocks:
         counts[Reason.PLACEMENT_DEADLOCK] = deadlocks

@@ -1,4 +1,4 @@
-"""Surges in documents: those that are under way, and their description in events and in the history."""
+"""Surges in documents: surges under way, and the description of surges in events and in the history."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -18,8 +18,8 @@ _MOST_REFUSED: Final = 20
 class SurgeStatus(CamelCaseStruct, frozen=True, kw_only=True):
     """A surge: `added` pods are added to the `count` pods of a workload, and once all are Ready, the `victims` go.
 
-    `pods` exist and are not being deleted, `ready` of them are Ready. `waits` says until when it waits, or what its
-    obstacle is, "" where it goes on. Added pods are taken back unless all pods are Ready by `until`.
+    `pods` exist and are not being deleted, `ready` of them are Ready. `waits` says until when the surge waits, or its
+    obstacle, "" if it goes on. Added pods are taken back unless all pods are Ready by `until`.
     """
 
     namespace: Text
@@ -36,7 +36,7 @@ class SurgeStatus(CamelCaseStruct, frozen=True, kw_only=True):
 
     @property
     def surplus(self) -> int:
-        """How many pods there are more than the workload has without the surge."""
+        """How many more pods there are than without the surge."""
         return max(0, min(self.pods - self.count, self.added))
 
 
@@ -57,7 +57,7 @@ def surge_refusals(report: SurgeReport) -> tuple[SurgeRefusal, ...]:
 
 
 def surge_status(report: SurgeReport) -> tuple[SurgeStatus, ...]:
-    """Convert the surges that are under way to their entries, the oldest first."""
+    """Convert the surges under way to their entries, the oldest first."""
     return tuple(
         SurgeStatus(
             namespace=one.surge.namespace,
@@ -93,7 +93,7 @@ def pods_go(names: Sequence[str]) -> str:
 
 
 def name_pods(names: Sequence[str]) -> str:
-    """Name the first of some pods, and count the others."""
+    """Name the first pods, and count the rest."""
     return " and ".join(names) if len(names) == 2 else name_list(names)
 
 

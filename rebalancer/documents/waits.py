@@ -40,10 +40,10 @@ MOST_WAITS: Final = 20
 """Up to this many waits are listed."""
 
 WHOLE_CLUSTER: Final = "the cluster"
-"""The scope of what keeps every eviction back."""
+"""The scope of a reason that keeps every eviction back."""
 
 MOST_LIKELY: Final = 4
-"""Up to this many domains that may receive a replacement are listed; the others are counted."""
+"""Up to this many domains that may receive a replacement are listed; the rest are counted."""
 
 
 class Usual(CamelCaseStruct, frozen=True, kw_only=True):
@@ -63,9 +63,9 @@ class LikelyDomains(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class NextMove(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """A pod that is evicted, from its node, and where its replacement may be placed, by topology key.
+    """A pod that is evicted, its node, and the domains where its replacement may be placed, by topology key.
 
-    `orAnother`: another may be chosen, as some pods that may not go yet may go by then.
+    `orAnother`: another pod may be chosen, because pods that may not go yet may go by then.
     """
 
     namespace: Text
@@ -76,14 +76,14 @@ class NextMove(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class RepairWait(CamelCaseStruct, frozen=True, kw_only=True):
-    """A repair that does not go on: `reason` and `message` say why, `until` or `endsWith` until when.
+    """A repair that does not go on: `reason` and `message` say why, and `until` or `endsWith` until when.
 
-    `violated` says what is to be repaired. `evictions` says how many the whole repair takes, 0 where that is not known;
-    `blocked` of these cannot be made, even after a wait. `stuck`: evictions leave it violated as things are; besides, a
-    limit that no placement satisfies may be repaired in part. `withoutNode`: no rule is violated, pods of it wait for a
+    `violated` names the violated rules. `evictions` is how many the whole repair takes, 0 if not known; `blocked` of
+    these cannot be made, even after a wait. `stuck`: as things are, evictions leave the rules violated; even so, a
+    limit that no placement satisfies may be repaired in part. `withoutNode`: no rule is violated, but pods wait for a
     node.
 
-    With `until` null and `endsWith` "" it does not end by itself. `then` is what follows, null where no eviction is
+    With `until` null and `endsWith` "", the wait does not end by itself. `then` is what follows, null if no eviction is
     decided yet.
     """
 
@@ -103,12 +103,12 @@ class RepairWait(CamelCaseStruct, frozen=True, kw_only=True):
 
     @property
     def refusal(self) -> "StoredWait":
-        """Why its evictions wait, for who reads this."""
+        """Why the repair's evictions wait, from the stored words."""
         return StoredWait(Reason(self.reason), self.message, self.until, self.ends_with, self.usual is not None)
 
 
 class StoredWait(Refusal):
-    """A wait that the leader has stored, with its words and its end; `of_move`: that of a move."""
+    """A wait that the leader has stored, with its words and its end; `of_move`: the end of a move ends it."""
 
     named: Reason
     message: str
@@ -140,9 +140,9 @@ class HoldStatus(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 def describe_end(refusal: Refusal | None, said: datetime) -> tuple[datetime | None, str]:
-    """Return when a wait ends that was said then: the moment, or with which event; (None, "") where not by itself.
+    """Return when a wait, stated at `said`, ends: a moment, or an event; (None, "") if not by itself.
 
-    Where the time at which it was said is not known, a span is an event: "in 5m".
+    If `said` is not known, a span is an event: "in 5m".
     """
     if refusal is None:
         return None, ""
@@ -152,17 +152,17 @@ def describe_end(refusal: Refusal | None, said: datetime) -> tuple[datetime | No
 
 
 def next_move(pod: Pod, domains: Mapping[str, LikelyDomains], or_another: bool) -> NextMove:
-    """Convert the eviction of a pod to what follows a wait; the domains may receive its replacement."""
+    """Convert the eviction of a pod to what follows a wait; `domains` may receive its replacement."""
     return NextMove(namespace=pod.namespace, pod=pod.name, node=pod.node or "", domains=domains, or_another=or_another)
 
 
 def likely_domains(targets: Iterable[Target]) -> Mapping[str, LikelyDomains]:
-    """Shorten what a plan predicts: a status with hundreds of moves must fit into a ConfigMap."""
+    """Shorten the domains that a plan predicts, because a status with hundreds of moves must fit into a ConfigMap."""
     return shorten({target.topology_key: target.values for target in targets})
 
 
 def shorten(domains: Mapping[str, Sequence[str]], most: int | None = MOST_LIKELY) -> Mapping[str, LikelyDomains]:
-    """Return the first domains of each key, None: all of them."""
+    """Return the first `most` domains of each key; None returns all."""
     return {
         key: LikelyDomains(values=tuple(values[:most]), more=len(values) - len(values[:most]))
         for key, values in domains.items()
@@ -218,7 +218,7 @@ def repair_wait(repair: Repair, wait: Wait, account: Account) -> RepairWait:
 
 
 def _moves(group: ComponentPlan, moves: Iterable[Move]) -> bool:
-    """Return whether a pod of a component moves: what comes of it is not known yet."""
+    """Return whether a pod of a component moves, with an outcome that is not known yet."""
     moving = {move.workload for move in moves if move.in_flight}
     return bool(moving) and not moving.isdisjoint(group.workloads)
 
@@ -247,7 +247,7 @@ def find_next_end(refusals: Iterable[Refusal], said: datetime | None) -> datetim
 
 
 def find_usual(moves: Iterable[Move], workloads: Sequence[Reference]) -> Usual | None:
-    """Return how long the last moves of some workloads took, None where none has succeeded."""
+    """Return how long the last moves of some workloads took, None if none has succeeded."""
     took = [
         seconds_between(move.requested_at, move.ready_at or move.changed_at)
         for move in moves
@@ -269,7 +269,7 @@ class NamespaceHold(NamedTuple):
 def find_holds(
     context: AdmissionContext, unsettled: Iterable[UnsettledDomain], of_namespaces: Iterable[NamespaceHold]
 ) -> tuple[HoldStatus, ...]:
-    """Return what keeps evictions back beyond single repairs; of several of one namespace first what ends last."""
+    """Return what keeps evictions back beyond single repairs; within a namespace, holds that end last come first."""
     said, holds = context.now, []
     for common in find_common_obstacles(context):
         if not isinstance(common, ModeObserves):
@@ -288,7 +288,7 @@ def find_holds(
 
 
 def find_missing_rights(rights: Rights) -> list[NamespaceHold]:
-    """Return the first namespaces in which this account may not evict, and since when each is known."""
+    """Return the first namespaces in which this account may not evict, and since when that is known."""
     missing = islice(sorted(rights.missing.items()), MOST_WAITS)
     return [NamespaceHold(namespace, since, RightMissing(namespace, True)) for namespace, since in missing]
 

@@ -11,35 +11,36 @@ from rebalancer.documents.document import CamelCaseStruct, Number
 
 
 class NodeMark(StrEnum):
-    """What there is to say of a node; of several the first in this order."""
+    """The state of a node; if several apply, the first in this order."""
 
     LOST = "lost"
-    """It is gone, without having been drained; the controller has seen it before."""
+    """The controller has seen the node before; it is gone without having been drained."""
     NOT_READY = "not ready"
     CORDONED = "cordoned"
     SETTLING = "settling"
     LOSING = "losing"
-    """A pod on it moves, or is decided to."""
+    """A pod on the node moves, or its eviction is decided."""
     RECEIVING = "receiving"
-    """A replacement is on it, or may land on it and on three others at most."""
+    """A replacement is on the node, or may land on it and on at most three other nodes."""
     UNCHANGED = "unchanged"
 
 
 class ZoneEntry(CamelCaseStruct, frozen=True, kw_only=True):
     """A domain of the zones' key; the zone "" has the nodes without the key.
 
-    `marks` counts its nodes, each once. `settlesAt` is when its last settling node has settled if nothing changes.
+    `marks` counts its nodes, each once. `settlesAt` is when the last of its settling nodes has settled if nothing
+    changes.
 
-    `pods` are the pods on its nodes of the workloads that are violated or move. `staying` pods stay, as far as is
-    known. The eviction of `moving` pods is under way, or may go now. `waiting` pods are to be evicted: the eviction is
-    decided and waits, or they are above the bound of a workload that is repaired, and it is decided later. `blocked`
-    pods cannot move: no budget ever allows it, or they are above the bound of a workload that cannot be repaired. The
-    sum of these four is `pods` and the number of pods already evicted.
+    `pods` counts the pods on its nodes of workloads that are violated or move. `staying` pods stay, as far as is known.
+    The eviction of `moving` pods is under way, or may go now. `waiting` pods are to be evicted: the eviction is decided
+    and waits, or they are above the bound of a workload that is repaired, and it is decided later. `blocked` pods
+    cannot move: no budget ever allows it, or they are above the bound of a workload that cannot be repaired. The sum of
+    these four is `pods` and the number of pods already evicted.
 
-    `arriving` are the replacements of decided evictions that may land in it, no more than the bounds leave room for. A
+    `arriving` counts the replacements of decided evictions that may land in it, up to the room that the bounds leave. A
     replacement that may land in several zones counts in each. `above` is how many pods are above the bounds of their
-    workloads. `goal` is the most that it may hold once repaired, null where no workload has a bound. It is the sum of
-    these bounds, and of the present pods of workloads without a bound.
+    workloads. `goal` is the most pods that the zone may hold once repaired, null if no workload has a bound. It is the
+    sum of the bounds, and of the present pods of workloads without a bound.
     """
 
     name: str
@@ -56,7 +57,7 @@ class ZoneEntry(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class ZonesDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """The zones that hold most such pods, at most 24, by name; `moreZones` is the number of others.
+    """Up to 24 zones with the most pods of workloads that are violated or move, by name; `moreZones` counts the rest.
 
     `key` is the topology key whose domains they are, "" where all nodes are in one. `nodes` counts the nodes of all
     zones, without lost ones.
