@@ -110,8 +110,7 @@ class NamespaceBeingDeleted(Refusal):
 
     def __str__(self) -> str:
         return (
-            f"namespace {self.namespace} is being deleted: no replacement could be created there. Nothing is to be "
-            "done"
+            f"namespace {self.namespace} is being deleted: no replacement could be created there. Nothing is to be done"
         )
 
 
