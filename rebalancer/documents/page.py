@@ -312,7 +312,7 @@ def _page_without_plan(*, acting: str, leads: bool, status: StatusDocument, comm
 
 
 def find_commands(namespace: str) -> tuple[str, ...]:
-    """Return commands for a cluster without a controller: is there a process, how did it end, what are its rights?"""
+    """Return commands for a cluster without a controller: they show its processes, how these ended, and its rights."""
     return (
         f"kubectl get pods,events -n {namespace}",
         f"kubectl logs -n {namespace} deploy/rebalancer --previous",
