@@ -46,7 +46,7 @@ def observe_changes(
         deleted = {
             (ViolationCause.NODE_LOST, domain_subject(key, value))
             for key in interesting
-            for value in _values((node for node in _nodes_lost(before, after) if node.name not in after.node), key)
+            for value in _values(_nodes_deleted(before, after), key)
         }
         deleted |= {key for key, change in known.items() if change.deleted and not _is_replaced(change, before)}
         back = {key: change.back_at for key, change in known.items() if change.back_at is not None}
@@ -113,6 +113,7 @@ def _node_changes(before: Snapshot, after: Snapshot, keys: Iterable[str]) -> Ite
     The nodes are back where the domain had no node that takes pods, or where all nodes that took none now do.
     """
     lost, came = _nodes_lost(before, after), _nodes_lost(after, before)
+    lost += _nodes_deleted(before, after)
     relabelled = [
         (before.node[name], node)
         for name, node in after.node.items()
@@ -137,6 +138,15 @@ def _node_changes(before: Snapshot, after: Snapshot, keys: Iterable[str]) -> Ite
 def _nodes_lost(before: Snapshot, after: Snapshot) -> list[Node]:
     """Return the nodes that took pods before, and after do not or are gone."""
     return [node for name, node in before.node.items() if node.takes_pods and not _takes_pods(after.node.get(name))]
+
+
+def _nodes_deleted(before: Snapshot, after: Snapshot) -> list[Node]:
+    """Return the nodes that are gone. Cordoned ones that were Ready were lost before, when they were cordoned.
+
+    Pods on a node that is not Ready count until it is deleted: that is a loss of its own.
+    """
+    gone = (node for name, node in before.node.items() if name not in after.node)
+    return [node for node in gone if node.takes_pods or not node.ready]
 
 
 def _values(nodes: Iterable[Node], key: str) -> Iterator[str]:

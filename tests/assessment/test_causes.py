@@ -202,6 +202,16 @@ def test_a_deleted_node_is_lost_although_a_cordoned_one_of_its_zone_comes_back(s
     assert seen(two, shut, gone, back, replaced) is ViolationCause.DOMAIN_RETURNED
 
 
+def test_nodes_that_are_deleted_when_another_of_a_lost_zone_is_back_are_lost_anew() -> None:
+    """Their pods counted until then, though the nodes were not Ready: not the return has violated the constraint."""
+    whole = a_cluster("abc", 3, {f"{zone}-{n}": 1 for zone in "abc" for n in (1, 2, 3)}, spread={ZONE: 1}).snapshot()
+    silent = later(with_nodes(whole, {f"c-{number}": {"ready": False} for number in (1, 2, 3)}))
+    back = later(with_nodes(silent, {"c-1": {"ready": True}}))
+    gone = later(without(without(back, "c-2"), "c-3"))
+    assert seen(whole, silent, back) is None
+    assert seen(whole, silent, back, gone) is ViolationCause.NODE_LOST
+
+
 def test_a_deleted_node_that_was_replaced_is_not_lost_again_by_a_cordon() -> None:
     """Its zone was cordoned later, and serves again: no node is missing, pods only came meanwhile."""
     gone = later(without(EVEN, "c-1"))
