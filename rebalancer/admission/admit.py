@@ -202,7 +202,7 @@ class BreakerOpen(Refusal):
         last = max(known.last for known in self.causes)
         if last < self.at:
             return End(at=last + self.clear_after)
-        return End(event=f"when no bound has been exceeded for {format_duration(self.clear_after)}")
+        return End(event=f"when no cycle has found a bound exceeded for {format_duration(self.clear_after)}")
 
     def __str__(self) -> str:
         return self._describe(lambda last: f"{format_duration(self.at - last)} ago")
@@ -226,7 +226,7 @@ class BreakerOpen(Refusal):
         ]
         if excesses:
             sentences.append(
-                f"the breaker is open: {'; '.join(excesses)}. It closes when no bound has been exceeded for "
+                f"the breaker is open: {'; '.join(excesses)}. It closes when no cycle has found a bound exceeded for "
                 f"{format_duration(self.clear_after)}"
             )
         return "; ".join(sentences)

@@ -293,7 +293,7 @@ def _without_node(entry: Entry) -> str:
 def _node_found(entry: Entry) -> str:
     if not entry.token:
         return f"{plural(entry.number, 'more workload')} wait for a node no longer"
-    return f"{_subject(entry)}: no pod waits for a node any more after {_lasted(entry)}"
+    return f"{_subject(entry)}: no pod waits for a node any more; seen for {_lasted(entry)}"
 
 
 def _dropped(entry: Entry) -> str:
@@ -342,7 +342,9 @@ def _zone_lost(entry: Entry) -> str:
 
 
 def _returned(entry: Entry) -> str:
-    return f"{entry.what} is back, after {_lasted(entry)}" if entry.since else f"{entry.what} has its first node"
+    return (
+        f"{entry.what} takes pods again, after {_lasted(entry)}" if entry.since else f"{entry.what} has its first node"
+    )
 
 
 def _sampled(entry: Entry) -> str:

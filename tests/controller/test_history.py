@@ -254,7 +254,7 @@ def test_a_zone_that_is_lost_and_comes_back() -> None:
     later = now + timedelta(minutes=5)
     following, _ = step(following, CycleDue(snapshot=replace(whole, taken_at=later)), later)
     (back,) = [one for one in following.memory.outbox[-3:] if one.kind == "ZoneReturned"]
-    assert history_entry(back).text == "zone c is back, after at most 5m"
+    assert history_entry(back).text == "zone c takes pods again, after at most 5m"
 
 
 def test_a_pause_that_ended_while_nobody_led_lasted_until_its_end() -> None:
@@ -555,7 +555,7 @@ def test_pods_that_wait_for_a_node_violate_nothing_and_have_one_later() -> None:
     begun, ended = map(history_entry, [one for one in state.memory.outbox if one.namespace])
     assert (begun.kind, ended.kind) == ("WithoutNode", "NodeFound")
     assert begun.text.endswith("no rule is violated, but pods wait for a node: 1 pod without a node")
-    assert "no pod waits for a node any more after " in ended.text
+    assert "no pod waits for a node any more; seen for " in ended.text
     many = [structs.replace(state.memory.outbox[-1], kind=one.kind, token="", number=9) for one in (begun, ended)]
     assert [history_entry(one).text for one in many] == [
         "9 more workloads began to wait for a node",

@@ -191,7 +191,7 @@ def test_a_zone_is_lost_once_and_back_once_however_its_nodes_go() -> None:
         said = [history_entry(entry).text for entry in entries if "Zone" in entry.kind]
         assert len(said) == 2, looked
         assert said[0].startswith("zone c is lost: it had 2 nodes with 1 pod")
-        assert said[1].startswith("zone c is back, after ")
+        assert said[1].startswith("zone c takes pods again, after ")
 
 
 def test_status_and_history_name_the_same_time_of_a_loss() -> None:
@@ -201,7 +201,7 @@ def test_status_and_history_name_the_same_time_of_a_loss() -> None:
     lost, back = (history_entry(entry) for entry in state.memory.outbox if "Zone" in entry.kind)
     assert show(looks(a_limit("<=5/9"), SNAPSHOT, silent))[1].startswith(f"! Zone eu-1c lost at {lost.at:%H:%M:%S} UTC")
     assert f"{lost.at:%H:%M:%S}" == "00:00:40"
-    assert back.text == "zone eu-1c is back, after 1m20s"
+    assert back.text == "zone eu-1c takes pods again, after 1m20s"
 
 
 def looks(policy: Policy, *snapshots: Snapshot) -> LoopState:

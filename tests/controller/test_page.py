@@ -46,8 +46,10 @@ from rebalancer.simulator.builder import ClusterBuilder
 from rebalancer.simulator.controller import SimulatedController
 from rebalancer.surge.report import SurgeReport
 from tests.build import a_cluster, a_policy
+from tests.controller.simulated import Simulation
 from tests.drawing import scaled
 from tests.history.build import HISTORY
+from tests.planning.clusters import policy as generous
 from tests.reports import page_of
 from tests.surge.build import under_way
 
@@ -588,6 +590,18 @@ def test_a_filter_holds_for_list_plan_moves_and_json(browser: Browser) -> None:
     document = json.loads(browser.text("/status.json?q=web-1"))
     assert [row["of"] for row in document["overview"]["rows"]] == ["web-1 (Deployment)"]
     assert {one["workload"]["name"] for one in (*document["evictions"], *document["waiting"])} == {"web-1"}
+
+
+def test_pods_that_wait_for_a_node_are_named_although_nothing_is_violated(browser: Browser) -> None:
+    """The status names them, too."""
+    blueprint = a_cluster("ab", on={"a-1": 2, "b-1": 2, "c-1": 1}, spread={ZONE: 1}, replicas=6)
+    blueprint.node("c-1", zone="c", cpu=100)
+    simulation = Simulation(SimulatedCluster(blueprint.snapshot(), seed=1), generous())
+    simulation.cycles(2)  # the sixth pod is created
+    browser.page.show(simulation.runner.state, ())
+    shown = plain(browser.text())
+    assert "Needs attention: 0" in shown
+    assert re.search(r"default/web \(Deployment\): .*NoCapacity: ", shown)
 
 
 def test_the_trend_ends_with_the_figure_beside_it() -> None:

@@ -27,7 +27,7 @@ TEXTS = [
     "policy 9f3a in force, changed by field manager helm at 2026-01-05 07:59:00Z",
     "zone c is lost",
     "2 workloads violated, 4 pods above the bounds, largest skew 6",
-    "zone c is back, after 10m",
+    "zone c takes pods again, after 10m",
     "zone d has its first node",
     f"{CART}: zone skew 6, maxSkew 1, cause DomainReturned",
     "shop/db (StatefulSet) and 2 more workloads: redis/zone: 6 of 12 pods are in a",

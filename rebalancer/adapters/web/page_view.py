@@ -66,6 +66,7 @@ from rebalancer.reporting.headline import (
     headlines,
     hold_sentence,
     next_move_text,
+    wait_sentence,
 )
 from rebalancer.reporting.resilience import loss_title, resilience_sentences, worst_rows
 from rebalancer.reporting.standing import standing_sentences, standing_title
@@ -409,6 +410,12 @@ class PageView:
     def policy_source(self) -> str:
         """Where the policy in force is."""
         return policy_source(self._page.status)
+
+    @property
+    def without_node(self) -> Sequence[str]:
+        """Which pods wait for a node, and why. They violate no rule: no row has them."""
+        waits = (wait for wait in self._page.status.waits if wait.without_node)
+        return [wait_sentence(wait, self._now, goes_on=self._goes_on) for wait in waits]
 
     @property
     def holds(self) -> Sequence[str]:
