@@ -139,7 +139,7 @@ class Case(Generic[P]):
 
     @cached_property
     def concurrent(self) -> int:
-        """How many pods may be evicted at once. If no pod may ever be evicted, the budgets give the reason."""
+        """How many pods may be evicted at once; the usual limit if budgets allow none, as they then refuse the step."""
         return self._ledger.most_concurrent(self.problem.victims) or self._limits.step_evictions
 
     def concurrent_in_part(self, refused: Decision) -> int:

@@ -348,7 +348,7 @@ class ProblemBuilder:
     def _refuse_unreadable(self, component: Component) -> Refusal | None:
         """Refuse where an object could not be read: any node, or an object of the component's namespace."""
         for fault in self.view.snapshot.faults:
-            if fault.kind in OPTIONAL:  # an unread node: where pods may be placed is unknown
+            if fault.kind in OPTIONAL:  # these kinds do not decide where pods may be placed
                 continue
             if fault.kind == "Node" or fault.namespace in {"", *component.namespaces}:
                 return ObjectUnreadable(str(fault))

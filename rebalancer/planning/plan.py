@@ -20,9 +20,9 @@ from rebalancer.planning.search.report import Attempt, Method
 
 
 class Proof:
-    """Why no fewer evictions are enough: found when it is first read, since few proofs of a plan are shown.
+    """Why no fewer evictions are enough. Computed when first read, since few proofs of a plan are shown.
 
-    Finding all of them with the plan takes another 15% of the time of assess and plan for the same 5,000 repairs.
+    Computing all proofs with the plan of 5,000 repairs takes another 15% of the time of assess and plan.
     """
 
     def __init__(self, find: Callable[[], Fact]) -> None:
@@ -33,7 +33,7 @@ class Proof:
         return self._find()
 
     def __eq__(self, other: object) -> bool:
-        """Return whether two proofs say the same; this finds both."""
+        """Return whether two proofs say the same; this computes both."""
         return self.fact == other.fact if isinstance(other, Proof) else NotImplemented
 
     def __hash__(self) -> int:
@@ -46,29 +46,29 @@ class ComponentPlan(Struct, frozen=True, kw_only=True, eq=False):
     component: Component
     state: State
     refusal: Refusal | None
-    """Why it is not repaired now, or only in part; None while it is."""
+    """Why the component is not repaired now, or only in part; None while it is repaired."""
     first: Refusal | None = None
-    """What it waits for before that, where `refusal` ends later, else None."""
+    """What the component waits for first if `refusal` ends later, else None."""
     evictions: int
     """How many evictions the whole repair takes."""
     lower_bound: int
-    """The least number of evictions that it can take."""
+    """The least number of evictions that the repair can take."""
     optimal: bool
     """Whether `evictions` equals `lower_bound`."""
     proved: Proof | None = None
     """Why no fewer evictions are enough."""
     detour: Fact | None = None
-    """Why it may take more."""
+    """Why the repair may take more evictions than the minimum."""
     method: Method | None = None
-    """What gave the step, None where there is none."""
+    """The method that gave the step, None without a step."""
     attempts: tuple[Attempt, ...] = ()
     """All methods that were tried."""
     outlook: Outlook | None = None
-    """Where the step leads."""
+    """Where the step leads: targets and counts."""
     relaxable: Relaxable | None = None
-    """Has the relaxation of a component for which one can be searched; comparing would compute it."""
+    """The infeasible component for which a relaxation can be searched. Not compared: that would compute it."""
     ranked: RankedPods | None = None
-    """The pods of one class from which the step was chosen, cheapest first; no part of the decision either."""
+    """The pods of one class from which the step was chosen, cheapest first. Not compared."""
 
     @property
     def name(self) -> str:
@@ -76,7 +76,7 @@ class ComponentPlan(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def reason(self) -> Reason | None:
-        """Why it is not repaired now, or only in part, as a value of the closed enum."""
+        """Why the component is not repaired now, or only in part, as a value of the closed enum."""
         return self.refusal.reason if self.refusal is not None else None
 
     @property
@@ -95,16 +95,16 @@ class ComponentPlan(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def proof(self) -> Fact | None:
-        """Why no fewer evictions are enough, None where no number of them is known."""
+        """Why no fewer evictions are enough, None if no number of evictions is known."""
         return None if self.proved is None else self.proved.fact
 
     @property
     def after(self) -> Counts | None:
-        """The counts once the step has taken effect, None where they are not known."""
+        """The counts once the step has taken effect, None if they are not known."""
         return None if self.outlook is None else self.outlook.counts
 
     def __eq__(self, other: object) -> bool:
-        """Return whether two decisions are equal, whatever a relaxation would be."""
+        """Return whether two decisions are equal, relaxations left aside."""
         if not isinstance(other, ComponentPlan):
             return NotImplemented
         compared = [name for name in self.__struct_fields__ if name not in {"relaxable", "ranked"}]
@@ -127,7 +127,7 @@ class PlanRefusal(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def reason(self) -> Reason:
-        """Why, as a value of the closed enum."""
+        """Why the pod or workload is not moved, as a value of the closed enum."""
         return self.refusal.reason
 
 
@@ -138,7 +138,7 @@ class Plan(Struct, frozen=True, kw_only=True):
     expires_at: datetime
     policy_hash: str
     fates: Fates = NO_FATES
-    """Of the evictions that planning has decided: what may go now, and what its budgets and its order keep back."""
+    """The fates of the decided evictions: which may go now, and which wait for budgets or their turn."""
     components: tuple[ComponentPlan, ...] = ()
     refusals: tuple[PlanRefusal, ...] = ()
 
@@ -149,7 +149,7 @@ class Plan(Struct, frozen=True, kw_only=True):
 
 
 def narrow_plan(plan: Plan, workloads: frozenset[Reference] | None) -> Plan:
-    """Return the part of a plan that concerns these workloads; None is all.
+    """Return the part of a plan that concerns these workloads; None means all.
 
     Workloads that are repaired together stay together: half of a repair has neither a proof nor counts after it.
     """

@@ -1,8 +1,8 @@
-"""A plan as JSON, and back: the same plan, given the assessment that it was made from.
+"""Write a plan as JSON, and read back the same plan, given the assessment that it was made from.
 
-What belongs to the assessment is written by name: pods by their UIDs, groups, limits and terms by their names.
-Everything else is written as it is, each fact and each fate with its kind. Values that are computed when they are read
-(outlooks, proofs, relaxations) are computed on writing. The pods from which a step was chosen are left out.
+Objects of the assessment are written as references: pods by UID, groups, limits and terms by name. Everything else is
+written in full, each fact and each fate with its kind. Lazily computed values (outlooks, proofs, relaxations) are
+computed on writing. The pods from which a step was chosen are left out.
 """
 
 import types
@@ -30,7 +30,7 @@ _FATES: Final[Mapping[str, type[Struct]]] = {kind.__name__: kind for kind in typ
 
 
 def write_plan(plan: Plan) -> bytes:
-    """Write a plan as JSON. Computes what is computed when it is read."""
+    """Write a plan as JSON. Computes its outlooks, proofs and relaxations."""
     return msgspec.json.encode(_write(plan))
 
 
@@ -64,7 +64,7 @@ def _write(value: object) -> object:
 def read_plan(data: bytes, assessment: Assessment, snapshot: Snapshot) -> Plan:
     """Read a plan that was made of this assessment of a snapshot.
 
-    Raises ValueError where the bytes are no plan, or name what the snapshot or its assessment does not have.
+    Raises ValueError if the bytes are no plan, or name an object that the snapshot or its assessment does not have.
     """
     try:
         plan: Plan = _Reader(assessment, snapshot).read(msgspec.json.decode(data), Plan)
@@ -123,7 +123,7 @@ class _Reader:
 
 
 class _Read:
-    """The source of an outlook that was read."""
+    """The source of an outlook that was read from a file."""
 
     def __init__(self, targets: tuple[Target, ...], counts: Counts | None) -> None:
         self._targets, self._counts = targets, counts

@@ -59,7 +59,7 @@ from rebalancer.scheduling.view import View
 
 
 class NotActedOn(Refusal):
-    """The policy's spread.actOn does not list what is violated."""
+    """The policy's spread.actOn does not list the violated kind of constraint."""
 
     reason = Reason.EXCLUDED
 
@@ -78,7 +78,7 @@ def plan(
 ) -> Plan:
     """Plan for every component in which something is to be repaired, the worst first. Same input, same plan.
 
-    With `only`, only for components to which some of these workloads belong.
+    With `only`, plan only for components to which some of these workloads belong.
     """
     stuck = stuck_pods(view)
     apart = TermKind.REQUIRED in policy.anti_affinity.act_on
@@ -99,9 +99,9 @@ def plan(
 
 
 def _in_turn(components: Sequence[Component], view: View, share: int) -> Sequence[Component]:
-    """Return the components; if a namespace may have too many large components for a plan, they take turns each minute.
+    """Return the components; a namespace's large components take turns each minute if a plan may not hold them all.
 
-    Only these change places among each other.
+    All other components keep their places.
     """
     heavy: defaultdict[str, list[int]] = defaultdict(list)
     for position, component in enumerate(components):
@@ -120,13 +120,14 @@ def _in_turn(components: Sequence[Component], view: View, share: int) -> Sequenc
 def find_relaxations(plan: Plan) -> Relaxations:
     """Return the smallest relaxation of every infeasible component of several pod classes, by the component's name.
 
-    Each costs several integer programs, once for a plan. The controller reads it, and so do the commands that show it.
+    Each relaxation costs several integer programs, once for a plan. The controller and the commands that show
+    relaxations read it.
     """
     return {group.name: group.relaxable.relaxation for group in plan.components if group.relaxable is not None}
 
 
 class _Planner:
-    """Collects the plan, component by component, over one ledger of budgets and one of capacity."""
+    """Collects the plan, component by component, with one budget ledger and one capacity index."""
 
     def __init__(
         self,
@@ -141,7 +142,7 @@ class _Planner:
         self._policy = policy
         self._limits = cache.limits
         self._failed = {failed.group: failed.times for failed in memory.failed_predictions}
-        # An extra eviction that was not carried out is still available, for the same pod.
+        # If the extra eviction was not carried out, it may still be used for the same pod.
         unused = memory.unexecuted_pods
         self._extras = {extra.group: extra.goal for extra in memory.extra_evictions if extra.uid not in unused}
         self._moving = {move.group for move in memory.in_flight}
@@ -175,7 +176,7 @@ class _Planner:
         self._preemption = self._plan_preemption(assessment, memory, allows=allows)
 
     def _plan_preemption(self, assessment: Assessment, memory: PlanningMemory, *, allows: bool) -> PreemptionPlanner:
-        """Return the planner of repairs by preemption; where these are not allowed, it says what they would take."""
+        """Return the planner of repairs by preemption; if the policy forbids them, it says what they would take."""
         limits = self._limits
         return PreemptionPlanner(
             self._builder,
@@ -224,7 +225,7 @@ class _Planner:
     def look_ahead(self) -> None:
         """Plan for the components that need lookahead.
 
-        They share one budget. Where it is not enough for all, the plan of the next minute begins with other components.
+        They share one budget. If that is not enough for all, the plan of the next minute begins with other components.
         """
         limits, many = self._limits, max(1, len(self._later))
         whole = limits.lookahead_nodes_of_plan
@@ -239,9 +240,9 @@ class _Planner:
                 self._conclude(now, self._decide(now, budget.part(share)))
 
     def plan_held(self) -> None:
-        """Plan what follows for components that wait since a node has changed; the others have been planned by now.
+        """Plan for components that wait because a node has changed, after all other components.
 
-        So they take no search from the others. A component that needs lookahead is not searched at all.
+        This order leaves the search budgets to the other components. A waiting component gets no lookahead.
         """
         for component, held in self._waiting_for_nodes:
             problem = self._builder.problem(component)
@@ -255,7 +256,7 @@ class _Planner:
                 self._leave(component, Decision(refusal=held))
 
     def preempt(self) -> None:
-        """Revise the decisions about components whose replacements no node takes; the plan has all else by now.
+        """Revise the decisions about components whose replacements no node takes, after all other planning.
 
         They share one budget: if the policy allows such repairs, the plan of the next minute begins with another
         component.
@@ -275,10 +276,10 @@ class _Planner:
             self._components[position] = self._components.pop()
 
     def prefer(self, components: Sequence[Component]) -> None:
-        """Plan a move for each component whose preferred terms are honoured more by it.
+        """Plan a move for each component if the move honours its preferred terms more.
 
-        They share one budget, and each namespace has its part. Where it is not enough for all, the plan of the next
-        minute begins with other components.
+        They share one budget, and each namespace has its part. If it is not enough for all, the plan of the next minute
+        begins with other components.
         """
         limits, many = self._limits, max(1, len(components))
         namespaces = {component.namespace for component in components}
@@ -309,7 +310,7 @@ class _Planner:
             self._leave_unmoved(problem.component, decision.refusal)
 
     def _refuse_preferring(self, component: Component) -> Refusal | None:
-        """Return why nothing is predicted for a component: say, a move is under way or predictions have failed."""
+        """Return why nothing is predicted for a component, for example because a move is under way."""
         if (ban := self._adding.find_eviction_ban(component)) is not None:
             return ban
         if component.name in self._moving:
@@ -318,7 +319,7 @@ class _Planner:
         return FailedPredictions(failed) if failed >= MAX_FAILED_PREDICTIONS else None
 
     def _leave_unmoved(self, component: Component, refusal: Refusal) -> None:
-        """Record why preferred terms are not honoured more: that is no violation, so no component is left out."""
+        """Record why preferred terms are not honoured more, without a refused component, since nothing is violated."""
         self._refuse(component.workloads, refusal)
 
     def leave_costly(self, left: Iterable[TooCostly], only: Collection[Reference] | None) -> None:
@@ -327,7 +328,7 @@ class _Planner:
             self._refuse(workloads, refusal, only)
 
     def leave_terms(self, terms: Iterable[EvaluatedTerm], only: Collection[Reference] | None, *, apart: bool) -> None:
-        """Record the workloads with violated terms that are not repaired: none is repaired where not `apart`."""
+        """Record the workloads with violated terms that are not repaired; without `apart` no term is repaired."""
         for term in terms:
             if not term.violated or (apart and find_joined(term)):
                 continue
@@ -337,7 +338,7 @@ class _Planner:
     def _refuse(
         self, workloads: Iterable[Reference], refusal: Refusal, only: Collection[Reference] | None = None
     ) -> None:
-        """Record why nothing of these workloads moves, for the workloads that `only` names."""
+        """Record why no pod of these workloads moves; with `only`, just for the workloads that it names."""
         self._refusals += [
             PlanRefusal(workload=workload, pod=None, refusal=refusal)
             for workload in workloads
@@ -345,7 +346,7 @@ class _Planner:
         ]
 
     def _build_again(self, problem: Problem) -> Problem:
-        """Return the problem of the same component with the capacity that the steps of others have reserved since."""
+        """Return the component's problem made anew: steps of other components have reserved capacity since."""
         built = self._builder.problem(problem.component)
         assert built is not None, "what is required of a component stays the same"
         assert not isinstance(built, Refusal), "reserved capacity does not refuse a component"
@@ -389,7 +390,7 @@ class _Planner:
         return refusal
 
     def _take(self, problem: Problem, decision: Decision, step: Step, held: Refusal | None = None) -> None:
-        """Spend the budgets for a prefix of a step, and record the evictions that wait for them, or for a node.
+        """Spend the budgets for a prefix of a step; record the evictions that wait for budgets or for a node.
 
         All evictions wait if the step is `held`.
         """
@@ -398,7 +399,7 @@ class _Planner:
         obstacles = self._find_obstacles(problem, step, held)
         granted, first = 0, next(obstacles, None)
         if first is None and step.added:
-            granted, blocked = len(victims), None  # no pod is missing in between
+            granted, blocked = len(victims), None  # in a surge no pod is missing in between
         elif first is None:
             granted, blocked = self._ledger.grant(victims, step.needed, step.concurrent)
         else:
@@ -422,7 +423,7 @@ class _Planner:
         self._components.append(structs.replace(planned, first=first) if first is not blocked else planned)
 
     def _find_following(self, obstacles: Iterator[Refusal], step: Step) -> Iterator[Refusal]:
-        """Yield what else a step with an obstacle waits for: other obstacles, and the budgets, which are not spent."""
+        """Yield what else a step with an obstacle waits for: other obstacles and budgets. No budget is spent."""
         yield from obstacles
         if step.added:
             return
@@ -431,7 +432,7 @@ class _Planner:
             yield refused
 
     def _find_obstacles(self, problem: Problem, step: Step, held: Refusal | None) -> Iterator[Refusal]:
-        """Yield why a step must wait: it is `held`, others evict, or replacements may be placed on unfit nodes."""
+        """Yield why a step must wait: it is `held`, others evict its workload's pods, or unfit nodes may be chosen."""
         evicted = self._evicted.refuse(step.victims)
         yield from (one for one in (held, evicted) if one is not None)
 
@@ -445,12 +446,12 @@ class _Planner:
             yield leaving
         yield from self._settling.find_waits(problem.component, find_landings)
         preempting = frozenset(outcome.node for outcome in step.preempts)
-        # A union with none would copy: thousands of steps share one set of thousands of nodes.
+        # A union with an empty set would copy; thousands of steps share one set of thousands of nodes.
         places = [
             (one.sample, one.nodes | preempting if preempting else one.nodes)
             for one in problem.reservations(step.victims)
         ]
-        # The replacements of these pods have their claims.
+        # The replacements keep the claims of the evicted pods.
         places += [(one.pod, self._view.nodes.names) for one in step.victims if one.pod.claims or one.pod.drivers]
         unable = refuse_unable(places, self._view, find_landings)
         if unable is not None:
@@ -486,7 +487,7 @@ class _Planner:
 
 
 class _Postponed(NamedTuple):
-    """A component that needs lookahead: its problem, what was decided without it, the evictions planned by then."""
+    """A component that needs lookahead: its problem, the decision without lookahead, the evictions planned by then."""
 
     problem: Problem
     decision: Decision | None
@@ -531,7 +532,7 @@ def _avoided(groups: Sequence[LimitGroup]) -> frozenset[str]:
 def _component_plan(
     component: Component, decision: Decision, refusal: Refusal | None, outlook: Outlook
 ) -> ComponentPlan:
-    # A step that the budgets never allow cannot repair the component.
+    # A step that the budgets never allow does not repair the component.
     never = refusal is not None and refusal.reason is Reason.STEP_EXCEEDS_BUDGET
     return ComponentPlan(
         component=component,
@@ -551,7 +552,7 @@ def _component_plan(
 
 
 def _with_refusal(row: PlanRefusal, before: Refusal | None, after: Refusal | None) -> PlanRefusal:
-    """Return a row with a decision's later refusal in place of the one before."""
+    """Return a row whose refusal is replaced by that of a later decision."""
     return structs.replace(row, refusal=after) if row.refusal is before else row
 
 
@@ -602,14 +603,14 @@ def _find_apart(terms: Sequence[EvaluatedTerm], step: Step, view: View) -> Itera
 
 
 def _with_pending(blocked: Refusal, cause: Cause) -> Refusal:
-    """Set `pending_is_one` where the pending pod that the repair would free uses up a group's maxInFlight."""
+    """Set `pending_is_one` if a pending pod, which the repair would place, uses up a group's maxInFlight."""
     if isinstance(blocked, GroupUnavailable) and cause is Cause.PLACEMENT_DEADLOCK:
         return structs.replace(blocked, pending_is_one=True)
     return blocked
 
 
 def _with_kept(blocked: Refusal, kept: KeptPods | None) -> Refusal:
-    """Name the pods that the budgets never let go where others of the component may go."""
+    """Name the pods that the budgets never let go, if they let other pods of the component go."""
     if isinstance(blocked, StepExceedsBudget):
         return structs.replace(blocked, kept=kept)
     return blocked

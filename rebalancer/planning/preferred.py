@@ -1,9 +1,9 @@
-"""Moves for preferred podAntiAffinity: one pod at a time, where the scheduler itself puts its replacement better.
+"""Moves for preferred podAntiAffinity: one pod at a time, if the scheduler itself places its replacement better.
 
-Problem: nothing forces the scheduler to honour a preferred term: it is one score among others, so that an evicted pod
-may come back to where it was, for ever. Idea: take the nodes that all scores together rank first. A move is made only
-if on each of them the pairs in one domain weigh less than now, and no constraint, limit or required term is exceeded by
-more. So each move lowers the weight, none is made twice for the same gain, and at the least weight none is made at all.
+Problem: nothing forces the scheduler to honour a preferred term: it is one score among others, so an evicted pod may
+come back to the same place forever. Idea: take the nodes that all scores together rank first. A move is made only if on
+each of them the pairs in one domain weigh less than now, and no constraint, limit or required term is exceeded by more.
+So each move lowers the weight, no move is repeated for the same gain, and at the least weight nothing moves.
 
     nodes a: 2, b: 1, c: 0 pods that select each other     2 pairs now; with one of a on c none
 
@@ -40,7 +40,7 @@ from rebalancer.scheduling.view import View
 
 
 class NoBetterPlace(Refusal):
-    """The scheduler would put the replacement of none of its pods where preferred terms are honoured more."""
+    """No replacement of the component's pods would be placed where preferred terms are honoured more."""
 
     reason = Reason.NOT_FORCED
 
@@ -52,7 +52,7 @@ class NoBetterPlace(Refusal):
 
 
 class EvenSpread(Fact):
-    """Pods that prefer to be apart weigh least if each is where the fewest others are, as far as there are places."""
+    """Pods that prefer to be apart weigh least if each goes where the fewest others are and capacity is left."""
 
     key: str
     pods: int
@@ -65,7 +65,7 @@ class EvenSpread(Fact):
 
 
 class _Weighing(MultiClassModel):
-    """The lookahead's questions, with the weight of the pairs in one domain in place of what bounds require."""
+    """The lookahead model, with the weight of pairs in one domain in place of the bounds' requirements."""
 
     def __init__(self, problem: MultiClassProblem, budget: SearchBudget, limits: SearchLimits) -> None:
         super().__init__(problem.model, None, budget, limits)
@@ -104,7 +104,7 @@ class _Weighing(MultiClassModel):
 
 
 def _save(preference: Exclusion, held: Mapping[str, Counts], number: int, node: str) -> int:
-    """Return by how much less pairs would weigh without a pod of a class on a node."""
+    """Return how much less weight the pairs would have without one pod of a class on a node."""
     part = preference.parts.get(number)
     if part is None or node not in preference.domain:
         return 0
@@ -115,7 +115,7 @@ def _save(preference: Exclusion, held: Mapping[str, Counts], number: int, node: 
 
 
 def find_better_place(problem: MultiClassProblem, view: View, budget: SearchBudget, limits: SearchLimits) -> Decision:
-    """Decide about a component that is only to honour preferred terms more."""
+    """Decide about a component whose only purpose is to honour preferred terms more."""
     model = _Weighing(problem, budget, limits)
     part = budget.part(limits.lookahead_nodes)
     found, attempt = lookahead_step(view, model, StepGoal.PARTIAL, part, limits, choose=top_scoring, quick=True)
@@ -136,7 +136,7 @@ def find_better_place(problem: MultiClassProblem, view: View, budget: SearchBudg
 
 
 def find_even_spread(classes: PodClasses) -> EvenSpread | None:
-    """Return how many pods must move at least, for one class that prefers to be apart over one key; else None."""
+    """Return the least number of pods to move if one class prefers to be apart over one key; else None."""
     if len(classes.classes) != 1 or len(classes.preferences) != 1 or classes.pending or classes.requirements:
         return None
     (preference,), (pod_class,) = classes.preferences, classes.classes
@@ -147,8 +147,8 @@ def find_even_spread(classes: PodClasses) -> EvenSpread | None:
         held[preference.domain[node]] += pod_class.counts.get(node, 0)
         places[preference.domain[node]] += most
     even = Counter[str](dict.fromkeys(places, 0))
-    # Pod after pod goes where the fewest are, as far as there are places: that gives the least weight. Of two such
-    # domains it goes where a pod already stands: fewest move then.
+    # Each pod in turn goes to the domain with the fewest pods and a free place, which gives the least weight. Among
+    # equal domains it goes where a pod already is, so that the fewest move.
     open_domains = [(0, held[domain] == 0, domain) for domain in places if places[domain]]
     heapify(open_domains)
     for _ in range(pod_class.total):

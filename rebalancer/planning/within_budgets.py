@@ -1,17 +1,17 @@
-"""Which minimal repair is taken: a repair that the budgets allow now, else one allowed later.
+"""The choice among minimal repairs: a repair that the budgets allow now, else a repair allowed later.
 
 Problem: budgets may tell the pods of one component apart, such as a budget over the pods with a role, or the limits of
-two owners. Then the cheapest repair may wait, or wait for ever, while another with equally few evictions is allowed.
-Idea: leave a pod that may not be evicted out as if it could not move. If the minimum does not change, every repair of
-what remains is a minimal repair of the whole, with the same proof, and all methods work on it as they are. The first
-attempt leaves only pods that may go now. The second adds pods that may go later. The last has all pods; then a budget
-is the reason.
+two owners. Then the cheapest repair may wait, even forever, while another with equally few evictions is allowed. Idea:
+treat a pod that may not be evicted as if it could not move. If the minimum does not change, every repair of what
+remains is a minimal repair of the whole, with the same proof, and all methods work on it as they are. The first attempt
+leaves only pods that may go now. The second adds pods that may go later. The last has all pods; then a budget is the
+reason.
 
 Example: zone a holds db-0, the leader, under a budget that allows nothing, and db-1; zone c is empty. With db-0 left
 out one eviction is still enough: db-1 goes.
 
-Cost: where the budgets do not tell the pods apart, one question. Else up to three decisions about the component, and up
-to three more where the budgets allow fewer evictions at once than the step takes.
+Cost: one check if the budgets do not distinguish the pods. Else up to three decisions about the component, and up to
+three more if the budgets allow fewer concurrent evictions than the step takes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -31,12 +31,12 @@ _ROUNDS: Final = 3
 
 
 def decide_within_budgets(problem: P, decide: Callable[[P], Decision], ledger: BudgetLedger) -> Decision:
-    """Decide about a problem; `decide` does so for the pods of it that may move."""
+    """Decide about a problem; `decide` is called with the problem, and with fewer movable pods."""
     if not ledger.may_differ(problem.component.members):
         return decide(problem)
     allowed = ledger.when_allowed(problem.victims, 1)
     if problem.component.terms and Allowed.NEVER in allowed.values():
-        # If a term keeps two sides apart, the other side goes, even where that takes more evictions.
+        # If a term keeps two sides apart, the other side goes, even if that takes more evictions.
         without = problem.within(allowed, Allowed.LATER)
         problem = problem if isinstance(without.minimum(), Infeasible) else without
     choice = _Choice(problem, decide, ledger)
@@ -57,7 +57,7 @@ def _concurrency(decision: Decision) -> int:
 
 
 class _Choice(Generic[P]):
-    """The decisions about one problem, by which of its pods may move."""
+    """The decisions about one problem, for several sets of pods that may move."""
 
     def __init__(self, problem: P, decide: Callable[[P], Decision], ledger: BudgetLedger) -> None:
         self._problem = problem
@@ -88,7 +88,7 @@ class _Choice(Generic[P]):
         return structs.replace(self._with_proof(chosen), needs_lookahead=deferred)
 
     def prefer_plentiful(self, best: Decision, allowed: Mapping[str, Allowed]) -> Decision:
-        """Return a repair for which the budgets let more pods go now than for this one; this one if none is found.
+        """Return a repair of which the budgets let more pods go now than of `best`; `best` if none is found.
 
         Pods like the first victim that has to wait are put behind the others that may go now.
         """
@@ -112,7 +112,7 @@ class _Choice(Generic[P]):
         return best
 
     def _takes_as_few(self, narrowed: P) -> bool:
-        """Return whether the pods that are left in a problem are enough for as few evictions."""
+        """Return whether a problem with fewer movable pods still takes equally few evictions."""
         whole, part = self._problem.minimum(), narrowed.minimum()
         if isinstance(whole, Infeasible) or isinstance(part, Infeasible):
             return isinstance(whole, Infeasible)
@@ -126,7 +126,7 @@ class _Choice(Generic[P]):
         return structs.replace(decision, lower_bound=minimum.lower_bound, proved=minimum.proof)
 
     def _name_kept(self, decision: Decision, allowed: Mapping[str, Allowed]) -> Decision:
-        """Name the pods that may never be evicted in a decision that takes one of them, as no other repair is found."""
+        """If a decision takes a pod that may never be evicted, because no other repair is found, name such pods."""
         fewest, without = self._problem.minimum(), self._problem.within(allowed, Allowed.LATER).minimum()
         if isinstance(fewest, Infeasible):
             return decision
@@ -146,7 +146,7 @@ def _is_whole(decision: Decision) -> bool:
 
 
 def _first_of_its_kind(decisions: Sequence[Decision]) -> Decision:
-    """Return the first decision that is as good as the last: the pods that are allowed soonest come first.
+    """Return the first decision that is as good as the last; pods that are allowed soonest come first.
 
     If no step without a detour is found for all pods, a step with a detour is as good, and so are steps of a part.
     """

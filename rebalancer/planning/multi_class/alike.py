@@ -1,9 +1,9 @@
-"""Nodes that nothing of a component tells apart: a few stand for all of them.
+"""Nodes that are equal for everything in a component: a few stand for all of them.
 
 Problem: a term over the host name has thousands of domains, nearly all of them empty. Idea: pods may exchange their
-places on nodes that are alike. Where one pod is placed, one of these nodes is followed; a program that repairs a term
-needs as many empty nodes as pods may come. Example: two pods share one node of 5,000 and one moves; in each of three
-zones one empty node is enough. Cost: in proportion to the nodes.
+places on nodes that are alike. The search follows one such node for each placed pod; a program that repairs a term
+needs one empty node for each pod that may come. Example: two pods share one node of 5,000 and one moves; in each of
+three zones one empty node is enough. Cost: in proportion to the nodes.
 """
 
 from collections import Counter
@@ -35,7 +35,7 @@ class AlikeNodes:
     def key(self, node: str, changes: Mapping[Cell, int]) -> Hashable:
         """Return a value that is equal for nodes that are equal for every requirement, every term and every pod class.
 
-        `changes` are pods more or fewer than now.
+        `changes` are the pods added (or removed, if negative), compared with now.
         """
         held = [counts.get(node, 0) for counts in self._counts]
         if changes:
@@ -43,11 +43,10 @@ class AlikeNodes:
         return (*held, *[part(node) for part in self._parts])
 
     def find_needed(self) -> Iterable[str]:
-        """Return the nodes that a program needs: all nodes, but where a term is repaired only some alike nodes.
+        """Return the nodes that a program needs: all nodes or, if a term is repaired, only some of the alike nodes.
 
-        So each coming pod has an alike node of its own: what several would share of a node does not matter. Elsewhere
-        all nodes are kept: otherwise the choice among equally good placements would change, and with it the pods that
-        move.
+        Each coming pod has its own alike node, so sharing a node does not matter. Without a term all nodes are kept,
+        because fewer nodes would change the choice among equally good placements and thus the pods that move.
         """
         classes = self._classes.classes
         nodes = sorted({node for pod_class in classes for node in pod_class.cap})
@@ -65,9 +64,9 @@ class AlikeNodes:
 
 
 def _tell_apart(exclusion: Exclusion) -> Iterator[Callable[[str], object]]:
-    """Yield what tells nodes apart for a term: a domain of several nodes, and for a repaired term the key.
+    """Yield what distinguishes nodes for a term: a domain of several nodes and, for a repaired term, the key.
 
-    Where pods stay that keep others away, the nodes' capacity for these is 0.
+    Nodes where staying pods keep others away have capacity 0 for these.
     """
     if len(set(exclusion.domain.values())) < len(exclusion.domain):
         yield exclusion.domain.get

@@ -33,14 +33,14 @@ Cell = tuple[int, str]
 
 
 class WorkloadUnpredictable(Refusal):
-    """The next pod of one of its workloads cannot be predicted."""
+    """The next pod of one of the component's workloads cannot be predicted."""
 
     workload: Reference
     cause: Unpredictable
 
     @property
     def reason(self) -> Reason:
-        """That of the pod."""
+        """The reason why the pod is not predictable."""
         return self.cause.reason
 
     def __str__(self) -> str:
@@ -48,7 +48,7 @@ class WorkloadUnpredictable(Refusal):
 
 
 class NothingRecreates(Refusal):
-    """No owner that is known would create its pods again."""
+    """No known owner would create the component's pods again."""
 
     reason = Reason.UNKNOWN_OWNER
 
@@ -57,7 +57,7 @@ class NothingRecreates(Refusal):
 
 
 class HostPortsOfSeveralClasses(Refusal):
-    """Pods of several classes have host ports; which of them exclude each other is not modelled."""
+    """Pods of several classes have host ports; which pods exclude each other is not modelled."""
 
     reason = Reason.NOT_PREDICTABLE
 
@@ -78,11 +78,10 @@ class PodAffinityRequired(Refusal):
 class PodClass:
     """Pods that are alike for the scheduler and for every requirement.
 
-    By node: `counts` are its pods, and `fixed` are those among them that cannot move. `cap` is how many the node can
-    hold. `now` are its pods in the view, also in a supposed state. `movable` are the pods that may move, cheapest
-    first. `pending` is the number of pods without a node. `requirements` are the numbers of the requirements that count
-    these pods. `only` are the UIDs of its pods where other pods of the same owners are of other classes; None where it
-    has all of them.
+    By node: `counts` are the class's pods, `fixed` those that cannot move, and `cap` is how many the node can hold.
+    `now` are its pods in the view, even in a supposed state. `movable` are the pods that may move, cheapest first.
+    `pending` is the number of pods without a node. `requirements` are the numbers of the requirements that count these
+    pods. `only` are the UIDs of its pods if the same owners also have pods of other classes; else None.
     """
 
     sample: Pod
@@ -103,11 +102,11 @@ class PodClass:
         return sum(self.counts.values()) + self.pending
 
     def has(self, pod: Pod) -> bool:
-        """Return whether a pod of one of its owners is of this class."""
+        """Return whether a pod, which one of the class's owners has, is of this class."""
         return self.only is None or pod.uid in self.only
 
     def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> "PodClass":
-        """Return the class, in which only pods may move whose eviction is allowed by then."""
+        """Return the class with only those pods movable whose eviction is allowed by `latest`."""
         movable: dict[str, Sequence[Victim]] = {}
         for node, victims in self.movable.items():
             able = [structs.replace(one, allowed=allowed[one.pod.uid]) for one in victims]
@@ -120,18 +119,18 @@ class PodClass:
 
 @dataclass(frozen=True, kw_only=True)
 class PodClasses:
-    """Pods of several classes under their requirements. `others` are pods that count and belong to no class."""
+    """Pods of several classes under their requirements. `others` are counted pods of no class."""
 
     component: Component
     requirements: tuple[Requirement, ...]
     classes: tuple[PodClass, ...]
     exclusions: tuple[Exclusion, ...]
     preferences: tuple[Exclusion, ...] = ()
-    """Preferred terms, whose pairs in one domain cost their weight."""
+    """Preferred terms; each pair of conflicting pods in one domain costs the term's weight."""
     others: tuple[Mapping[str, int], ...]
-    """For each requirement, by node."""
+    """For each requirement: counted pods of no class, by node."""
     view: View | None
-    """Where the nodes' capacity is read; None: they have capacity for all."""
+    """The view with the nodes' capacity; None: every node has capacity for all pods."""
     pods: PodPartition
 
     @property
@@ -145,7 +144,7 @@ class PodClasses:
         return sum(pod_class.total for pod_class in self.classes)
 
     def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> "PodClasses":
-        """Return the component, in which only pods may move whose eviction is allowed by then, by UID."""
+        """Return the component with only those pods movable whose eviction is `allowed`, by UID, by `latest`."""
         return replace(self, classes=tuple([one.within(allowed, latest) for one in self.classes]))
 
     def with_cap(self, number: int, cap: Mapping[str, int]) -> "PodClasses":
@@ -154,7 +153,7 @@ class PodClasses:
         return replace(self, classes=tuple(classes))
 
     def freed(self, pods: Iterable[Pod]) -> "PodClasses":
-        """Return the component in which these of its pods may move, too."""
+        """Return the component in which these pods may move, too."""
         moving = [Counter[str]() for _ in self.classes]
         for pod in pods:
             moving[self.class_of(pod)][pod.node or ""] += 1
@@ -172,7 +171,7 @@ class PodClasses:
 
     @cached_property
     def _class_of_name(self) -> Mapping[tuple[str, str], int]:
-        """Classes of single pods by the UID of their owner and their name, which their replacements keep."""
+        """The classes of pods whose replacements keep their names, by the UID of the owner and the name."""
         return {
             (member.owner.uid, pod.name): number
             for number, pod_class in enumerate(self.classes)
@@ -184,7 +183,7 @@ class PodClasses:
 
     @cached_property
     def _class_of_owner(self) -> Mapping[str, int]:
-        """Classes by the UID of an owner whose pods are all of one class."""
+        """The classes of owners whose pods are all of one class, by the owner's UID."""
         return {
             member.owner.uid: number
             for number, pod_class in enumerate(self.classes)
@@ -196,7 +195,7 @@ class PodClasses:
     def supposed(self, deltas: Mapping[Cell, int], pending: Mapping[int, int]) -> "PodClasses":
         """Return the component in a supposed state.
 
-        `deltas` are pods more or fewer by cell; `pending` are the pods without a node by class.
+        `deltas` are the pods added (negative: removed) by cell; `pending` are the pods without a node by class.
         """
         classes = []
         for number, pod_class in enumerate(self.classes):
@@ -217,7 +216,7 @@ class PodClasses:
 
 
 class _Counting:
-    """Which requirements count a pod, by number; constraints with one selector are asked once."""
+    """Which requirements, by number, count a pod; constraints with equal selectors are evaluated once."""
 
     def __init__(self, requirements: Sequence[Requirement]) -> None:
         self.requirements = requirements
@@ -239,7 +238,7 @@ class _Counting:
 
 @dataclass
 class _Draft:
-    """A pod class while its members are collected; `reach` are the nodes that its pods' volumes reach, None: all."""
+    """A pod class while its members are collected; `reach` are the nodes that its volumes reach, None: all nodes."""
 
     sample: Pod
     reach: frozenset[str] | None
@@ -247,14 +246,14 @@ class _Draft:
     refusals: list[Refusal | None] = field(default_factory=list)
     only: set[str] = field(default_factory=set)
     whole: bool = True
-    """Whether it has all pods of its members."""
+    """Whether the draft has all pods of its members."""
 
 
 class PodClassesBuilder:
     """Divides components into pod classes over one view."""
 
     def __init__(self, view: View, capacities: CapacityIndex, partitioner: PodPartitioner, shares: CellShares) -> None:
-        """`shares` are what the namespaces have left of the plan."""
+        """`shares` has the rest of each namespace's share in the plan."""
         self._shares = shares
         self._view = view
         self._capacities = capacities
@@ -289,7 +288,7 @@ class PodClassesBuilder:
             component=component,
             requirements=requirements,
             classes=tuple(classes),
-            # Anti-affinity to other pods is in the capacities of the classes.
+            # The capacities of the classes already include anti-affinity to other pods.
             exclusions=find_exclusions(terms, component.terms, samples, counted, self._view),
             preferences=find_exclusions(preferred, component.preferred, samples, counted, self._view),
             others=tuple(_others(number, requirement, classes) for number, requirement in enumerate(requirements)),
@@ -314,7 +313,7 @@ class PodClassesBuilder:
                 return WorkloadUnpredictable(member.reference, pod)
             parts = tuple(find_part(term, pod, self._view) for term in terms)
             apart = component.terms or component.preferred
-            where = pod.namespace if apart else ""  # by which others' terms may select them
+            where = pod.namespace if apart else ""  # other pods' terms may select by these labels
             key = scheduling_terms(pod), counting.numbers(pod.labels, member.reference), parts, where
             by_reach = self._divide(member, component, counting.requirements)
             for reach, pods in by_reach.items():
@@ -336,7 +335,7 @@ class PodClassesBuilder:
         return admitted_by_labels(spec.node_affinity, view) & admitted_by_taints(spec.tolerations, view)
 
     def _find_flaw(self, spec: PodSpec) -> Refusal | None:
-        """Return what pods of one of several classes may not have, if they have it."""
+        """Return why these pods cannot be one of several classes, None if they can."""
         if spec.host_ports and is_on(NodePorts, self._view):
             return HostPortsOfSeveralClasses()
         if spec.pod_affinity.required and is_on(InterPodAffinity, self._view):
@@ -344,9 +343,9 @@ class PodClassesBuilder:
         return None
 
     def _find_cap(self, draft: _Draft, sample: Pod, own: Sequence[Pod], reserved: ReservedCapacity) -> dict[str, int]:
-        """Return how many pods of the class each node in reach holds at most, without those of the component.
+        """Return how many pods of the class each node in reach can hold, without the component's pods.
 
-        The pods of other classes may leave a node: the program counts their capacity.
+        Pods of other classes may leave a node, so the program counts the capacity that they use.
         """
         return {
             node: places - reserved.of(node)
@@ -400,9 +399,9 @@ class PodClassesBuilder:
         )
 
     def _parts_of(self, sample: Pod, component: Component) -> Callable[[Labels], bool]:
-        """Return what says whether a pod with other labels has the sample's part in each term of a component.
+        """Return a function that says whether a pod with other labels has the sample's part in every term.
 
-        A pod with another part stays: without it nothing else of its class changes.
+        A pod with another part stays; the rest of its class is not affected.
         """
         terms = [term.declared for term in component.apart]
         parts = [find_part(term, sample, self._view) for term in terms]
@@ -418,7 +417,7 @@ class PodClassesBuilder:
     def _divide(
         self, member: PodController, component: Component, requirements: Sequence[Requirement]
     ) -> Mapping[frozenset[str] | None, Sequence[str]]:
-        """Divide the UIDs of an owner's pods by the nodes that their volumes reach; None: all, or only one domain.
+        """Divide the UIDs of an owner's pods by the nodes that their volumes reach; None: all nodes, or one domain.
 
         A pod whose volumes reach one domain of each requirement and term stays.
         """
@@ -429,7 +428,7 @@ class PodClassesBuilder:
         bare = structs.replace(next_pod, claims=())
         nodes = self._capacities.without_own(bare, component.pods).nodes
         apart = [self._view.nodes.values(term.term.topology_key) for term in component.apart]
-        # The other owners' pods share the volumes that the template names, and replacements have new names.
+        # Pods of other owners share the volumes that the template names, and their replacements have new names.
         alike = self._partitioner.reach(pods[0]) if not keeps_names(member) else None
         divided: dict[frozenset[str] | None, list[str]] = {}
         for pod in pods:
@@ -448,13 +447,13 @@ def keeps_names(member: PodController) -> bool:
 def spans_domains(
     reach: frozenset[str], requirements: Sequence[Requirement], domains: Iterable[Mapping[str, str]] = ()
 ) -> bool:
-    """Return whether these nodes are in several domains of some requirement, or of others, given by node."""
+    """Return whether these nodes are in several domains of a requirement, or of `domains`, each given by node."""
     spans = (len({requirement.domain[node] for node in requirement.nodes & reach}) > 1 for requirement in requirements)
     return any(spans) or any(len({domain[node] for node in reach if node in domain}) > 1 for domain in domains)
 
 
 def scheduling_terms(pod: Pod) -> Hashable:
-    """Return all that the scheduler reads of a pod's spec, and its system: pods with equal terms are one class."""
+    """Return what the scheduler reads of a pod's spec, and its OS: pods with equal terms form one class."""
     spec = pod.spec
     return (
         spec.requests,
@@ -471,7 +470,7 @@ def scheduling_terms(pod: Pod) -> Hashable:
 
 
 def _others(number: int, requirement: Requirement, classes: Sequence[PodClass]) -> Mapping[str, int]:
-    """Return the pods that a requirement counts and that belong to no class, by node."""
+    """Return by node the counted pods of a requirement that belong to no class."""
     left = Counter(requirement.counted)
     for pod_class in classes:
         if number in pod_class.requirements:

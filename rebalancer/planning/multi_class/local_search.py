@@ -1,11 +1,11 @@
 """Placements near a known placement: an upper bound on the evictions of a supposed state, without solving again.
 
-Problem: the scheduler seldom puts a replacement on the very node that the known placement has for it. Idea: mostly
-another placement with equally few evictions has it there, if pods that are still to be placed exchange nodes with it.
-Each exchange is checked against the rows of the integer program, so that every requirement still holds. A placement
-that is not found may exist all the same. Example: web-0 was planned on a-1 and was placed on a-2, where db-3 is
-planned; if db-3 fits a-1, the two are exchanged. Cost: `SearchLimits.local_changes` exchanges for each pod, each in
-proportion to the rows that it changes.
+Problem: the scheduler seldom puts a replacement on exactly the node that the known placement has for it. Idea: mostly
+another placement with equally few evictions has it there; pods that are still to be placed exchange nodes with it. Each
+exchange is checked against the rows of the integer program, so that every requirement still holds. A placement may
+exist even if none is found. Example: web-0 was planned on a-1 and was placed on a-2, where db-3 is planned; if db-3
+fits a-1, the two are exchanged. Cost: `SearchLimits.local_changes` exchanges for each pod, each in proportion to the
+rows that it changes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ from rebalancer.planning.search.limits import SearchBudget, SearchLimits
 _CLOSE = 1e-9
 
 Change = Mapping[Cell, int]
-"""Pods more or fewer in some cells of a placement."""
+"""Pods added to cells of a placement (negative: removed)."""
 
 
 class LocalSearch:
@@ -39,9 +39,9 @@ class LocalSearch:
         }
 
     def min_evictions(self, deltas: Mapping[Cell, int], goal: int) -> int:
-        """Return the fewest evictions from a state to a placement that is found; at `goal` the search ends.
+        """Return the fewest evictions found from a state to a valid placement; at `goal` the search ends.
 
-        `deltas` are pods more or fewer than now, by cell.
+        `deltas` are the pods added (negative: removed) since now, by cell.
         """
         state = self._now | {cell: self._now.get(cell, 0) + change for cell, change in deltas.items()}
         placed, sums = dict(self._target), dict(self._sums)
@@ -60,14 +60,14 @@ class LocalSearch:
     def _next_change(
         self, cell: Cell, state: Mapping[Cell, int], placed: Mapping[Cell, int], sums: Mapping[int, float]
     ) -> Change | None:
-        """Return a change after which one pod more may stay in a cell, and everything still holds."""
+        """Return a change after which one more pod may stay in a cell and all requirements still hold."""
         for change in islice(self._changes(cell, state, placed), self._tries):
             self._budget.spend(1)
             if self._rows.hold(change, placed, sums):
                 return change
         return None
 
-    # Many branches: three kinds of exchanges, each a loop over what may take part.
+    # Many branches: three kinds of exchanges, each a loop over the cells that may take part.
     def _changes(self, cell: Cell, state: Mapping[Cell, int], placed: Mapping[Cell, int]) -> Iterator[Change]:
         """Yield changes that may keep every requirement satisfied.
 
@@ -138,7 +138,7 @@ class _CellRows:
         return sums_after
 
     def hold(self, change: Change, placed: Mapping[Cell, int], sums: Mapping[int, float]) -> bool:
-        """Return whether everything still holds after a change of a placement in which it does."""
+        """Return whether a placement that satisfies every row still does after a change."""
         for cell, by in change.items():
             low, high = self._bounds.get(cell, (0, 0))
             if not low <= placed.get(cell, 0) + by <= high:
@@ -158,7 +158,7 @@ class _CellRows:
         return all(self._level_holds(level, after, sums) for level in sorted(levels))
 
     def _level_holds(self, level: int, after: Mapping[int, float], sums: Mapping[int, float]) -> bool:
-        """Return whether one value of a least count satisfies all rows that contain it: each row gives it a range."""
+        """Return whether some value of a least count satisfies all rows that contain it; each row gives a range."""
         low, high, numbers = self._levels[level]
         for number in numbers:
             total = after.get(number, sums[number])
@@ -168,7 +168,7 @@ class _CellRows:
 
 
 class _SidedDomains:
-    """The domains that hold one of several sides of an exclusion, whose rows choose which: they are counted instead."""
+    """The domains that may hold one of several sides of an exclusion; they are counted, without rows."""
 
     def __init__(self, model: PlacementModel) -> None:
         self._exclusions = [one for one in model.classes.exclusions if not one.is_mutual]
@@ -179,7 +179,7 @@ class _SidedDomains:
                     self._cells.setdefault((index, exclusion.domain[cell[1]]), []).append(cell)
 
     def hold(self, change: Change, placed: Mapping[Cell, int]) -> bool:
-        """Return whether no pod is in excess after a change in the domains that it changes."""
+        """Return whether no pod is in excess in the domains that a change concerns."""
         for index, exclusion in enumerate(self._exclusions):
             changed = {
                 exclusion.domain[node]

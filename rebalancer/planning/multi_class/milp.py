@@ -1,7 +1,7 @@
 """An integer program: columns and rows, simplified to an equivalent program, solved by HiGHS and checked here.
 
-Every answer is checked against the rows of the program before it was simplified. The solver's own presolve is off,
-because it has called feasible models infeasible (HiGHS 1.15.1). Cost: bounded by `SearchLimits.solve_work`.
+Every answer is checked against the rows of the original program. The solver's own presolve is off, because it has
+called feasible models infeasible (HiGHS 1.15.1). Cost: bounded by `SearchLimits.solve_work`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ from rebalancer.planning.search.limits import SearchLimits
 _CLOSE = 1e-6
 
 _ROUNDS = 3
-"""How often the rows are simplified: the tighter columns of one round help the next."""
+"""How often the rows are simplified; the tighter columns of each round help the next round."""
 
 Row = tuple[float, float, Mapping[int, float]]
 """The least, the most, and the columns' factors."""
@@ -42,7 +42,7 @@ class Program:
         return len(self.costs) - 1
 
     def add_row(self, least: float, most: float, factors: Mapping[int, float]) -> None:
-        """Require that the columns' weighted sum is within these bounds."""
+        """Require that the weighted sum of columns is within these bounds."""
         self.rows.append((least, most, factors))
 
     def holds(self, values: Sequence[float]) -> bool:
@@ -134,9 +134,9 @@ class _Simplified:
                 )
         return binding
 
-    # Many branches: the conditions of containment, in comprehensions.
+    # Many branches: the conditions of containment are comprehensions.
     def _drop_contained(self, rows: list[Row]) -> list[Row]:
-        """Leave out sums that are a part of another sum with the same or a lower bound."""
+        """Leave out sums that are part of another sum with an equal or lower bound."""
         sums = [number for number, (_, most, factors) in enumerate(rows) if most < inf and set(factors.values()) == {1}]
         having: dict[int, list[int]] = {}
         for number in sums:
@@ -213,7 +213,7 @@ def _solve(program: Program, limits: SearchLimits, work: int) -> Outcome:
 
 @cache
 def _quiet_solver() -> Any:
-    """Return a class of solvers that print nothing, whatever the release.
+    """Return a class of solvers that print nothing in any release.
 
     HiGHS 1.16.0 prints a banner at the first call that sets no option, and the constructor of `Highs` makes one.
     """

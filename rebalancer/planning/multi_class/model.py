@@ -1,8 +1,9 @@
 """A component of several pod classes as columns and rows of an integer program.
 
-One column is the number of pods of a class on a node after the repair, another the number of pods that were not
+For each class and node, one column is the number of pods after the repair, another the number of pods that were not
 evicted. Every requirement is a row over integer columns. Example: class 0 on nodes a and b, at most 2 in their zone, is
-the row 0 <= x[0, a] + x[0, b] <= 2. Cost: a column for each class and node that can hold it and is needed (`alike`).
+the row 0 <= x[0, a] + x[0, b] <= 2. Cost: a column for each class and each needed node (`alike`) that can hold its
+pods.
 """
 
 from collections import Counter
@@ -21,8 +22,8 @@ class PlacementModel:
     """One component, `classes`, as a program. `placed` and `stay` are columns by cell.
 
     With `relaxed` not every requirement has to hold: `unplaced` are the columns of pods without a node by class, `over`
-    the columns of pods by which a bound is exceeded, each with the number of requirements that share it. Their costs
-    are weights so far apart that pods without a node come first, then excess, then evictions.
+    the columns of pods by which a bound is exceeded, each with the number of requirements that share the bound. The
+    weights are so far apart that pods without a node are minimized first, then excess, then evictions.
     """
 
     def __init__(self, classes: PodClasses, *, relaxed: bool = False) -> None:
@@ -105,7 +106,7 @@ class PlacementModel:
         return [domains[value] for value in sorted(domains)]
 
     def _lowest_range(self, number: int, domains: int, skew: int) -> tuple[int, int]:
-        """Return the range of the count of the emptiest domain that the number of pods allows."""
+        """Return the range that the number of pods allows for the count of the emptiest domain."""
         classes = self.classes
         nodes = classes.requirements[number].nodes
         surely = most = sum(count for node, count in classes.others[number].items() if node in nodes)
@@ -114,14 +115,14 @@ class PlacementModel:
                 most += pod_class.total
                 surely += pod_class.total if pod_class.cap.keys() <= nodes else 0
         highest = most // domains
-        # One domain holds the least, and each of the others at most maxSkew more: together they hold all pods.
+        # One domain holds the least, each other domain at most maxSkew more; together they hold all pods.
         least = 0 if self._relaxed else max(0, -(-(surely + skew) // domains) - skew)
         return min(least, highest), highest
 
     def _add_bound(self, row: Mapping[int, float], given: int, bound: Bound, lowest: int | None, times: int) -> None:
         program, over = self.program, dict[int, float]()
         if self._relaxed:
-            # No more than can ever be exceeded: with a looser bound the solver's propagation takes most of its time.
+            # The bound is as tight as possible: with a looser bound the solver's propagation takes most of its time.
             most = given + min(self._total, sum(program.upper[column] for column in row))
             column = program.add_column(0, max(most, bound.least), self.weight_over * times)
             self.over.append((column, times))
@@ -173,7 +174,7 @@ class PlacementModel:
             self.program.add_row(-inf, max(free, 0) / scale + held / scale, row)
 
     def _add_exclusions(self) -> None:
-        """Add the rows by which a domain holds one side of each exclusion: one pod where all exclude each other."""
+        """Add rows so that a domain holds one side of each exclusion, or one pod if all exclude each other."""
         for exclusion in self.classes.exclusions:
             columns: dict[str, dict[Part, dict[int, float]]] = {}
             for index, part in sorted(exclusion.parts.items()):

@@ -1,8 +1,8 @@
-"""What the solver gave for hard integer programs, stored beyond one plan.
+"""The solver's outcomes for hard integer programs, stored beyond one plan.
 
-A component that is hard to plan comes again in every cycle until something of it changes. The solver is deterministic:
-a program within given limits has one outcome, on every machine, so that a stored outcome changes no plan. It is found
-by a digest of the whole program and of its limits. Cost: some 30 kB for each of `_STORED` usual programs.
+A component that is hard to plan is planned again in every cycle until it changes. The solver is deterministic: a
+program within given limits has one outcome, on every machine, so that a stored outcome changes no plan. The outcome is
+found by a digest of the whole program and its limits. Cost: some 30 kB for each of `_STORED` usual programs.
 """
 
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from threading import Lock
 from typing import Final, NamedTuple
 
 _HARD: Final = 50_000
-"""Work from which on an outcome is stored: some 0.2 s."""
+"""An outcome is stored from this much work on, some 0.2 s."""
 _STORED: Final = 32
-"""Stored outcomes: the last used."""
+"""Up to this many outcomes are stored: those used last."""
 
 
 class Unsolved(Enum):
@@ -24,13 +24,13 @@ class Unsolved(Enum):
 
 
 class Outcome(NamedTuple):
-    """The columns' values and a lower bound of the cost, or why there are none."""
+    """The columns' values and a lower bound of the cost, or why there is no solution."""
 
     answer: tuple[Sequence[float], float] | Unsolved
     work: int
-    """The work that it took."""
+    """The work that the solver spent."""
     interrupted: bool = False
-    """Whether the solver was interrupted; else it had gone equally far within any larger work."""
+    """Whether the work limit interrupted the solver; if not, more work gives the same outcome."""
 
 
 class Outcomes:
@@ -41,7 +41,7 @@ class Outcomes:
         self._lock = Lock()
 
     def find(self, digest: bytes, work: int) -> Outcome | None:
-        """Return the outcome of a program that may take this much work, if it is stored."""
+        """Return the stored outcome of a program that may take this much work, None without one."""
         with self._lock:
             for key in ((digest, None), (digest, work)):
                 outcome = self._known.get(key)
@@ -51,7 +51,7 @@ class Outcomes:
             return None
 
     def store(self, digest: bytes, work: int, outcome: Outcome) -> None:
-        """Store the outcome of a hard program, in place of the outcome that was unused for the longest."""
+        """Store the outcome of a hard program in place of the least recently used outcome."""
         if outcome.work < _HARD:
             return
         with self._lock:

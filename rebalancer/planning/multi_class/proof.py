@@ -1,12 +1,14 @@
-"""Why several pod classes need as many evictions as they do: what the integer program proved, and what binds.
+"""Why several pod classes need that many evictions: what the integer program proved, and what binds.
 
-Problem: the program proves a number, not a reason. Idea: undo an eviction of its placement. What is violated then
-binds; if neither a requirement nor capacity nor anti-affinity were, the placement would take one eviction fewer.
+Problem: the program proves a number, not a reason. Idea: undo an eviction of the placement found. Whatever is violated
+then is binding: if no requirement, capacity or anti-affinity were violated, the placement would take one eviction
+fewer.
 
-Example: zones of 5 and 1 pods, maxSkew 2 for zones and 4 for nodes. One eviction leads to 4 and 2. With it undone zones
-differ by 4, so their constraint binds; no node holds more than before, so that of the nodes does not.
+Example: zones of 5 and 1 pods, maxSkew 2 for zones and 4 for nodes. One eviction leads to 4 and 2. With the eviction
+undone the zones differ by 4, so the zone constraint binds. No node holds more than before, so the node constraint does
+not bind.
 
-Cost: the nodes of each requirement once.
+Cost: one pass over the nodes of each requirement.
 """
 
 from collections import Counter
@@ -27,7 +29,7 @@ from rebalancer.planning.scope.requirements import Requirement
 class BindingRequirement(Struct, frozen=True, gc=False):
     """A requirement that undoing an eviction violates: `limit` is a limit's name, "" for a constraint.
 
-    `workloads` are the workloads whose pods a constraint counts, where it does not count all.
+    `workloads` are the workloads whose pods a constraint counts, if it does not count all pods.
     """
 
     key: str
@@ -50,7 +52,7 @@ class BindingTerm(Struct, frozen=True, gc=False):
     workloads: tuple[Reference, ...]
 
     def __str__(self) -> str:
-        """Return who declares it, and its key."""
+        """Return which workloads declare the term, and its key."""
         return f"required podAntiAffinity of {name_list(map(str, self.workloads))} over {short_key(self.key)}"
 
 
@@ -96,8 +98,9 @@ def _counted(classes: PodClasses, number: int) -> list[int]:
 def _binds(classes: PodClasses, number: int, solution: Solution) -> bool:
     """Return whether a requirement, which the solution satisfies, would be violated with some eviction undone.
 
-    One domain then takes a pod back that another gives. The excess grows with the count of the first domain and with
-    the emptiness of the second. So the two best of each are enough to find a pair of different domains.
+    An undone eviction moves a pod back from one domain to another. The excess grows with the count of the domain that
+    takes it, and with the emptiness of the domain that gives it. The two best candidates of each are enough to find a
+    pair of different domains.
     """
     requirement = classes.requirements[number]
     counted, after = _counted(classes, number), _counts(requirement, classes.others[number])
@@ -128,7 +131,7 @@ def _counts(requirement: Requirement, others: Mapping[str, int]) -> Counter[str 
 def _changed(
     requirement: Requirement, pod_class: PodClass, index: int, solution: Solution
 ) -> tuple[Collection[str | None], Collection[str | None]]:
-    """Return the domains that gave pods of a class and the domains that took some; None for nodes that do not count."""
+    """Return the domains that gave pods of a class and the domains that took some; None: nodes that do not count."""
     gave, took = dict[str | None, None](), dict[str | None, None]()
     placed = {node: number for (of, node), number in solution.placed.items() if of == index}
     for node in {**pod_class.counts, **placed}:

@@ -17,7 +17,7 @@ __all__ = ["Solution", "Unsolved", "prefer_cheap_victims", "solve", "solve_model
 _CLOSE = 1e-6
 
 _Tier = tuple[Allowed, bool, int, int]
-"""What is priced of a victim's cost (`Cost.tier`)."""
+"""The part of a victim's cost that the program prices (`Cost.tier`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +52,7 @@ def solve(
 
 
 def prefer_cheap_victims(classes: PodClasses, solution: Solution, limits: SearchLimits) -> Solution:
-    """Return a solution with as few evictions, of cheaper pods; the given solution where none is found.
+    """Return a solution with equally few evictions of cheaper pods; the given solution if none is found.
 
     Pods that the budgets do not allow now are avoided first, then victims of last resort, then pods of high priority
     and of high deletion cost.
@@ -74,7 +74,7 @@ def prefer_cheap_victims(classes: PodClasses, solution: Solution, limits: Search
 def _price_evictions(classes: PodClasses, model: PlacementModel, tiers: Sequence[_Tier], evictions: int) -> None:
     """Allow at most `evictions`, and price them so that the cheapest pods are evicted.
 
-    A pod that the budgets allow later, or a victim of last resort, costs more than all that come before it together.
+    A pod that the budgets allow only later, or a victim of last resort, costs more than all cheaper pods together.
     """
     program = model.program
     price: dict[_Tier, int] = {}
@@ -102,7 +102,7 @@ def _count_movable(classes: PodClasses, model: PlacementModel) -> int:
 
 
 def solve_model(model: PlacementModel, limits: SearchLimits, work: int | None = None) -> Solution | Unsolved:
-    """Return the solution of a component's program, or why there is no answer; as `solve` does."""
+    """Return the solution of a component's program, or why there is no answer; see `solve`."""
     classes = model.classes
     answer = minimize(model.program, limits, limits.solve_work if work is None else work)
     if isinstance(answer, Unsolved):

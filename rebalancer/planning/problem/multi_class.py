@@ -1,4 +1,4 @@
-"""Pods of several classes, or requirements that count different pods: solved by an integer program and lookahead."""
+"""Problems of several pod classes, or whose requirements count different pods: integer program and lookahead."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property, partial
@@ -77,7 +77,7 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return (victim for by_node in movable for on_node in by_node.values() for victim in on_node)
 
     def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> "MultiClassProblem":
-        """Return the problem, in which only pods may move whose eviction is allowed by then."""
+        """Return the problem with only those pods movable whose eviction is allowed by `latest`."""
         classes = self.classes.within(allowed, latest)
         return MultiClassProblem(classes=classes, view=self.view, cache=self.cache, explanations=self.explanations)
 
@@ -91,7 +91,7 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self.classes.pods
 
     def find_terminating(self) -> Pod | None:
-        """Return the first terminating pod that a term of the component keeps others from, None where there is none."""
+        """Return the first terminating pod that a term keeps other pods away from, None without one."""
         view, terms = self.view, [term.declared for term in self.component.terms]
         ending = view.memo(
             "terminating",
@@ -100,7 +100,7 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return next((pod for pod in ending if any(find_part(term, pod, view) is not None for term in terms)), None)
 
     def minimum(self) -> ProvedMinimum | Infeasible:
-        """Return the minimum number of evictions, or why there is none and how near the nearest placement is."""
+        """Return the minimum number of evictions, or why no repair exists and how near the nearest placement is."""
         solution = self.solution
         if isinstance(solution, Solution):
             proof = Proof(partial(prove, self.classes, solution))
@@ -131,7 +131,7 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return self.explanations.explain(f"{self.component.name} {number}", nodes)
 
     def _closed_domains(self, pod_class: PodClass) -> ClosedDomains:
-        """Return the domains that take no more pods of a class, for the first of its keys with such domains."""
+        """Return the domains that take no more pods of a class, for the class's first key with such domains."""
         cap, counts, index = pod_class.cap, pod_class.counts, self.view.nodes
         rules = [self.requirements[number] for number in sorted(pod_class.requirements)]
         nodes = frozenset(node for rule in rules for node in rule.nodes)
@@ -145,7 +145,7 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
         return ClosedDomains(others=full)
 
     def lookahead_model(self, budget: SearchBudget) -> MultiClassModel:
-        """Return the model for a search on the real nodes; its target is the cheapest placement, or the nearest."""
+        """Return the model for a search on the real nodes; its target is the cheapest or nearest placement."""
         limits = self.cache.limits
         if isinstance(self.solution, Solution):
             target: Solution | None = prefer_cheap_victims(self.classes, self.solution, limits)
@@ -160,7 +160,7 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
             yield Reservation(pod_class.capacity.nodes, pod_class.sample, 1)
 
     def landings(self, step: Step, nodes: frozenset[str]) -> frozenset[str]:
-        """Return which of these nodes may take a replacement: the search followed all of them."""
+        """Return which of these nodes may take a replacement; the search followed every such node."""
         return (step.nodes or frozenset()) & nodes
 
     def outlook(self, step: Step) -> NodesOutlook:
@@ -172,5 +172,5 @@ class MultiClassProblem(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
 
 def _vagueness(refusal: ClosedReason) -> tuple[bool, bool]:
-    """Return a key that sorts what says most first: zones in maintenance, pending pods, pods that no node takes."""
+    """Return a sort key with the most specific refusal first: zones in maintenance, pending pods, closed nodes."""
     return (not refusal.pending, not refusal.pod) if isinstance(refusal, NodesTakeNoMore) else (False, False)

@@ -1,7 +1,7 @@
 """The interface of a component's problem, for pods of one class and of several.
 
-A problem is a component whose pods are eligible, with the pods that may move and the capacity of the nodes. One
-`decision.decide` works on both kinds, with methods of its own for each. This module has what both kinds answer.
+A problem is a component whose pods are eligible, with the pods that may move and the capacity of the nodes.
+`decision.decide` works on both kinds, with other methods for each. This module declares what both kinds provide.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -41,19 +41,19 @@ class Infeasible(Struct, frozen=True, gc=False):
 
 
 class Step(Struct, frozen=True, gc=False, kw_only=True):
-    """The victims of a step; a prefix of at least `needed` victims is a step too."""
+    """The victims of a step; every prefix of at least `needed` victims is a step, too."""
 
     victims: tuple[Victim, ...] = ()
     needed: int = 1
     concurrent: int = 1
     """How many evictions may be under way at once, including evictions that follow a stuck replacement."""
     extra: int = 0
-    """By how many the whole repair may exceed the minimum.
+    """By how many evictions the whole repair may exceed the minimum.
 
-    It is proved that no order of evictions is certain to reach the minimum.
+    If positive, it is proved that no order of evictions is certain to reach the minimum.
     """
     nodes: frozenset[str] | None = None
-    """The nodes that may take replacements, None where counting alone shows it."""
+    """The nodes that may take replacements, None if counting alone shows them."""
     preempts: tuple[Preempted, ...] = ()
     """The outcomes of a step by preemption: one of them will occur."""
     added: int = 0
@@ -62,7 +62,7 @@ class Step(Struct, frozen=True, gc=False, kw_only=True):
 class StepSearch(Struct, frozen=True, gc=False, kw_only=True):
     """The result of a search for a step: the step, None if there is none, and the methods that were tried.
 
-    Without a step, `refusal` and `state` say why where that is known; otherwise `complete` says whether every candidate
+    Without a step, `refusal` and `state` say why, if that is known; otherwise `complete` says whether every candidate
     was visited. `final`: no other search can find a step either.
     """
 
@@ -75,7 +75,7 @@ class StepSearch(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class Reservation(Struct, frozen=True, gc=False):
-    """Capacity that replacements may take: for `pods` pods like `sample` on each of the nodes."""
+    """Capacity that replacements may take: `pods` pods like `sample` on each of the nodes."""
 
     nodes: frozenset[str]
     sample: Pod
@@ -95,24 +95,24 @@ class Problem(Protocol):
 
     @property
     def pods(self) -> PodPartition:
-        """Which of its pods may move, which stay, which are pending."""
+        """The component's pods: which may move, which stay, which are pending."""
 
     @property
     def always_looks_ahead(self) -> bool:
-        """Whether every search examines the real nodes, so that the component is planned after the others."""
+        """Whether every search examines the real nodes; then the component is planned after the others."""
 
     @property
     def victims(self) -> Iterable[Victim]:
         """The pods that may move."""
 
     def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> Self:
-        """Return the problem in which only pods may move whose eviction is allowed by then, by the pod's UID."""
+        """Return the problem with only those pods movable whose eviction is `allowed`, by UID, by `latest`."""
 
     def minimum(self) -> ProvedMinimum | Infeasible:
-        """Return the minimum number of evictions, or why there is none."""
+        """Return the minimum number of evictions, or why no repair exists."""
 
     def lookahead_model(self, budget: SearchBudget) -> LookaheadModel:
-        """Return the model for a search on the real nodes; solutions of supposed states are spent from `budget`."""
+        """Return the model for a search on the real nodes; solving supposed states spends `budget`."""
 
     def reservations(self, victims: Sequence[Victim]) -> Iterable[Reservation]:
         """Return the capacity that the replacements of these victims may take."""
@@ -121,4 +121,4 @@ class Problem(Protocol):
         """Return which of these nodes may take a replacement of the step."""
 
     def outlook(self, step: Step) -> OutlookSource:
-        """Return what computes the outlook of a step."""
+        """Return the outlook of a step, which is computed when read."""

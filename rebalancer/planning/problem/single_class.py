@@ -1,4 +1,4 @@
-"""Equal pods whose requirements count the same pods, over keys that nest: counting is enough."""
+"""Problems of equal pods whose requirements count the same pods, over keys that nest: counting is enough."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
@@ -41,7 +41,7 @@ from rebalancer.scheduling.view import View
 
 
 class CapacityReserved(Refusal):
-    """Pods that are being placed may take the capacity that it needs."""
+    """Pods that are being placed may take the capacity that the repair needs."""
 
     reason = Reason.GROUP_IN_FLIGHT
     ends = "when these pods have a node"
@@ -90,7 +90,7 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         return (victim for on_node in self.pods.movable.values() for victim in on_node)
 
     def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> "SingleClassProblem":
-        """Return the problem in which only pods may move whose eviction is allowed by then."""
+        """Return the problem with only those pods movable whose eviction is allowed by `latest`."""
         pods = self.pods.within(allowed, latest)
         return structs.replace(self, pods=pods, layout=self.layout.with_ranked(pods.ranked))
 
@@ -101,11 +101,11 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
 
     @property
     def state(self) -> TreeState:
-        """The placement in the form of the searches."""
+        """The placement in the form that the searches use."""
         return TreeState(self.layout.root, self.pending)
 
     def minimum(self) -> ProvedMinimum | Infeasible:
-        """Return the minimum number of evictions, or why there is none."""
+        """Return the minimum number of evictions, or why no repair exists."""
         repair = minimum_repair(self.layout.root, self.layout.bounds, self.pending, self.cache)
         if repair is not None:
             proof = Proof(partial(prove, self.layout, repair, self.pending))
@@ -173,7 +173,7 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         return StepSearch(step=named, attempts=step.attempts)
 
     def partial_step(self, concurrent: int) -> StepSearch:
-        """Search for evictions after which what each constraint needs by itself falls."""
+        """Search for evictions that reduce the sum of the evictions that each constraint alone needs."""
         step = next_step(self.state, self.layout.bounds, concurrent, self.cache, StepGoal.PARTIAL)
         return StepSearch(step=self._name(step) if step.victims else None, attempts=step.attempts)
 
@@ -196,7 +196,7 @@ class SingleClassProblem(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         return [Reservation(self.capacity.nodes, self.sample, len(victims))]
 
     def landings(self, step: Step, nodes: frozenset[str]) -> frozenset[str]:
-        """Return which of these nodes may take a replacement: by counting, or as the search followed."""
+        """Return which of these nodes may take a replacement: by counting, or the nodes that the search followed."""
         return step.nodes & nodes if step.nodes is not None else self._counted_outlook(step).landings(nodes)
 
     def outlook(self, step: Step) -> SingleClassOutlook | AdditionOutlook | NodesOutlook:

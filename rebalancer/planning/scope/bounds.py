@@ -8,7 +8,7 @@ from msgspec import Struct
 
 
 class Same(Enum):
-    """Says that the scheduler enforces what is required."""
+    """Says that the scheduler enforces the required maxSkew."""
 
     SAME = "same"
 
@@ -34,14 +34,14 @@ class Bound(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
         return self.max_skew if self.enforced is Same.SAME else self.enforced
 
     def on_paper(self) -> "Bound":
-        """Return what a placement must satisfy, whatever is enforced: with `floor_at_zero` maxSkew is a cap."""
+        """Return what a placement must satisfy, enforced or not: with `floor_at_zero` maxSkew is a cap."""
         if not self.floor_at_zero or self.max_skew is None:
             return Bound(max_skew=self.max_skew, cap=self.cap, least=self.least)
         return Bound(cap=self.max_skew if self.cap is None else min(self.max_skew, self.cap), least=self.least)
 
     @classmethod
     def strictest(cls, bounds: "Iterable[Bound]") -> Self:
-        """Return the bound that holds exactly where all of these hold. Over the same pods and domains only."""
+        """Return the bound that holds exactly if all these bounds, over the same pods and domains, hold."""
         combined = list(bounds)
         return cls(
             max_skew=min((bound.max_skew for bound in combined if bound.max_skew is not None), default=None),
@@ -52,7 +52,7 @@ class Bound(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
         )
 
     def excess(self, low: int, high: int) -> int:
-        """Return by how many pods it is exceeded where domains hold from `low` to `high`; 0 where it holds."""
+        """Return by how many pods the bound is exceeded if domains hold from `low` to `high`; 0 if it holds."""
         over = [0, self.least - low]
         if self.max_skew is not None:
             over.append(high - (0 if self.floor_at_zero else low) - self.max_skew)
@@ -62,4 +62,4 @@ class Bound(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
 
 
 FREE = Bound()
-"""Requires nothing."""
+"""A bound that requires nothing."""

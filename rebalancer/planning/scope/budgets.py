@@ -1,12 +1,12 @@
-"""How many pods may be unavailable: PodDisruptionBudgets and our own limits, and what they grant of a step.
+"""How many pods may be unavailable: PodDisruptionBudgets, our own limits, and how much of a step they grant.
 
 A PodDisruptionBudget's `disruptionsAllowed` was true when its controller last counted; pods may have become unready
-since. So the lesser of that number and an own count of one snapshot is allowed. What is granted is subtracted at once:
+since. So the lesser of that number and our own count in the snapshot is allowed. What is granted is subtracted at once:
 a plan never grants the same disruption twice. Rules: docs/design.md, "Batches that never exceed a budget".
 
-A pod that is not Ready is unavailable already, so its eviction takes nothing from our own limits, nor from a budget
-that the Eviction API would not ask. It is a move in flight like every other, and where our own limit is 0 nothing goes.
-A pod that has been unready for less than a minute may be Ready again before it is evicted, and counts as if it were.
+A pod that is not Ready is unavailable already, so its eviction spends nothing of our own limits, nor of a budget that
+the Eviction API would not check. The eviction is still a move in flight, and if our own limit is 0 nothing goes. A pod
+that has been unready for less than a minute may be Ready again before it is evicted, and counts as if it were.
 """
 
 from collections import Counter
@@ -39,24 +39,24 @@ _UID: Final = attrgetter("uid")
 
 
 _DELETION_TIMEOUT = timedelta(minutes=2)
-"""How long the disruption controller holds a granted eviction against the budget if its pod stays."""
+"""How long the disruption controller counts a granted eviction against the budget if the pod stays."""
 
 _UNREADY_FOR: Final = timedelta(minutes=1)
-"""How long a pod must have been unready to count as unavailable: in a restart it is unready for some seconds."""
+"""How long a pod must be unready to count as unavailable, because a restart makes it unready for some seconds."""
 
 _ENDED = frozenset({MoveState.VERIFIED, MoveState.INEFFECTIVE})
 
 
 MAX_UNAVAILABLE: Final = "budgets.maxUnavailable"
 PER_WORKLOAD: Final = "budgets.perWorkload"
-"""The policy's fields that limit one workload: pods that are unavailable for any cause, and moves in flight."""
+"""The policy's fields that limit one workload: pods unavailable for any reason, and moves in flight."""
 
 OF_TEAM: Final = " of the team policy"
-"""Follows the name of a budget that the team policy of the namespace sets."""
+"""Text after the name of a budget that the namespace's team policy sets."""
 
 
 class SeveralBudgets(Refusal):
-    """Several PodDisruptionBudgets select it, so that the API refuses to evict it."""
+    """Several PodDisruptionBudgets select the pod, so the API refuses to evict it."""
 
     reason = Reason.SEVERAL_BUDGETS
     budgets: tuple[str, ...]
@@ -97,7 +97,7 @@ class BudgetNotComputed(Refusal):
 class BudgetExhausted(Refusal):
     """The PodDisruptionBudget allows no further eviction now; the plan has used `planned` of its disruptions.
 
-    `unready`: the pod is not Ready, and the API would not ask a budget with another unhealthyPodEvictionPolicy.
+    `unready`: the pod is not Ready; with another unhealthyPodEvictionPolicy the API would not check the budget.
     """
 
     reason = Reason.BLOCKED_BY_BUDGET
@@ -128,8 +128,8 @@ class BudgetExhausted(Refusal):
 class WorkloadLimitReached(Refusal):
     """Our own limits for one workload allow no further eviction now: at most `allowed` by `field` of the policy.
 
-    `unavailable` of its replicas are unavailable for any cause, `moving` are in flight, `planned` are the pods that are
-    to be evicted before.
+    `unavailable` of its replicas are unavailable for any reason, `moving` are in flight, `planned` pods are to be
+    evicted first.
     """
 
     reason = Reason.BLOCKED_BY_BUDGET
@@ -206,9 +206,9 @@ class GroupSettling(Refusal):
 
 
 class KeptPods(Fact):
-    """Pods that budgets never let go, while they let other pods of the component go.
+    """Pods that budgets never let go, although they let other pods of the component go.
 
-    `fewest` evictions repair it, `enough` do without these pods; None where no number does.
+    `fewest` evictions repair the component; `enough` repair it without these pods, None if no number does.
     """
 
     pods: tuple[str, ...]
@@ -228,11 +228,11 @@ class KeptPods(Fact):
 
 
 _ANY_REMEDY: Final = "Raise its maxUnavailable or lower its minAvailable"
-"""For a budget in a plan that does not say which of the two fields it has."""
+"""The remedy if the plan does not say which of the two fields a budget has."""
 
 
 def _find_remedy(budget: DisruptionBudget) -> str:
-    """Say how a budget allows more evictions, by the field that it has: it has one of the two."""
+    """Say how to make a budget allow more evictions, by the one of the two fields that it has."""
     return "Lower its minAvailable" if budget.max_unavailable is None else "Raise its maxUnavailable"
 
 
@@ -243,21 +243,21 @@ class StepExceedsBudget(Refusal):
     needed: int
     allowed: int
     workload: str = ""
-    """The workload's name, "" where there are several."""
+    """The workload's name, "" if there are several."""
     budgets: tuple[str, ...] = ()
     """The PodDisruptionBudgets that allow no more than `allowed`."""
     fields: tuple[str, ...] = ()
     """The fields of the policy that allow no more than `allowed`.
 
-    With neither budgets nor fields it is a limit's `disruption`.
+    Without budgets and fields, the cause is a limit's `disruption`.
     """
     kept: KeptPods | None = None
-    """Set where the budgets allow the eviction of other pods."""
+    """Set if the budgets allow the eviction of other pods."""
     unready: bool = False
     failed: tuple[BudgetNotComputed, ...] = ()
-    """The budgets that allow none because they could not be computed."""
+    """The budgets that allow no eviction because their status could not be computed."""
     remedies: tuple[str, ...] = ()
-    """For each budget, how it allows more."""
+    """For each budget, how to make it allow more evictions."""
 
     def __str__(self) -> str:
         return self._limits() if self.kept is None else f"{self._limits()}. {self.kept}"
@@ -298,7 +298,7 @@ class StepWaitsForBudget(Refusal):
 
 
 class BudgetLedger:
-    """What is left of every budget; `take` spends it."""
+    """What is left of every budget; `take` spends from it."""
 
     def __init__(self, view: View, policy: Policy, memory: PlanningMemory, gathered: Iterable[LimitGroup] = ()) -> None:
         self._snapshot, self._clock = view.snapshot, view.clock
@@ -311,13 +311,13 @@ class BudgetLedger:
         self._fresh: dict[DisruptionBudget, int] = {}
         self._taken: Counter[DisruptionBudget] = Counter()
         self._taken_of_workload: Counter[str] = Counter()
-        """Pods that become unavailable by what is planned."""
+        """Pods that planned evictions make unavailable."""
         self._limits_of_workload: dict[str, tuple[Mapping[str, int], Mapping[str, int]]] = {}
         self._planned: dict[str, list[str]] = {}
         self._selected = view.snapshot.budget_selection
 
     def budgets_of(self, pod: Pod) -> Sequence[DisruptionBudget]:
-        """Return the budgets that select a pod, by the rules of policy/v1: null selects none, `{}` all."""
+        """Return the budgets that select a pod, by the rules of policy/v1: a null selector selects none, `{}` all."""
         return self._selected.budgets_of(pod)
 
     def refusal(self, pod: Pod) -> Refusal | None:
@@ -377,8 +377,8 @@ class BudgetLedger:
     def grant(self, victims: Sequence[Victim], needed: int, concurrent: int) -> tuple[int, Refusal | None]:
         """Spend the budgets for a prefix of a step; return its length, and what stops the next victim.
 
-        A prefix of fewer than `needed` victims is no step. None may go where the budgets do not allow `concurrent`
-        evictions at once, including evictions that follow only if a replacement is stuck: then nothing is spent.
+        A prefix of fewer than `needed` victims is no step. If the budgets do not allow `concurrent` evictions at once,
+        which includes evictions that follow only if a replacement is stuck, nothing goes and nothing is spent.
         """
         granted, blocked = self._grant_prefix(victims)
         if granted >= needed and self._allows_following(victims[0], granted, concurrent):
@@ -396,10 +396,10 @@ class BudgetLedger:
         return len(victims), None
 
     def _allows_following(self, first: Victim, granted: int, concurrent: int) -> bool:
-        """Return whether the budgets allow what may have to follow where a replacement is stuck."""
+        """Return whether the budgets allow the evictions that may have to follow if a replacement is stuck."""
         taken: list[Pod] = []
         for number in range(granted, concurrent):
-            # The others may be Ready, whatever the first is.
+            # The other pods may be Ready even if the first is not.
             following = structs.replace(first.pod, ready=True) if number else first.pod
             if self.blocked(following, first.member) is not None:
                 break
@@ -418,7 +418,7 @@ class BudgetLedger:
         return blocked or StepWaitsForBudget(needed)
 
     def refuse(self, victims: Sequence[Victim], needed: int, concurrent: int) -> Refusal | None:
-        """Return why `grant` would let none of these go, None where it would; nothing is spent."""
+        """Return why `grant` would let none of these go, None if it lets some go; nothing is spent."""
         granted, blocked = self.grant(victims, needed, concurrent)
         for victim in victims[:granted]:
             self.give_back(victim.pod, victim.member)
@@ -444,9 +444,9 @@ class BudgetLedger:
         return member.labels is None and bool(self._selected.budgets_in(member.reference.namespace))
 
     def terms_of(self, victim: Victim) -> Hashable:
-        """Return what the budgets read of a pod: pods with equal terms are allowed at the same times."""
+        """Return what the budgets read of a pod: they allow the eviction of pods with equal terms at the same times."""
         pod = victim.pod
-        # Quotas read the pod's own requests.
+        # Quotas depend on the pod's own requests.
         own = pod.uid if self._quotas.exist else ""
         return _identity(victim.member), self._serves(pod), self._asked(pod), self._groups.terms_of(pod), own
 
@@ -467,7 +467,7 @@ class BudgetLedger:
         return Allowed.NOW if self._allows_following(victim, 0, needed) else Allowed.LATER
 
     def most_concurrent(self, victims: Iterable[Victim]) -> int:
-        """Return how many of these pods may be evicted at once, by the most restricted pod; 0 if none ever may."""
+        """Return how many of these pods may be evicted at once: the least number over pods that may ever go, else 0."""
         alike = {self.terms_of(victim): victim for victim in victims}
         most = [self.most(victim.member, victim.pod) for victim in alike.values()]
         return min(filter(None, most), default=0)
@@ -481,14 +481,14 @@ class BudgetLedger:
         return min(most, self._groups.most(pod, most))
 
     def _most_of_fields(self, member: PodController, pod: Pod) -> Mapping[str, int]:
-        """Return how many pods our own limits ever allow, this one among them, by field of the policy."""
+        """Return how many pods, this pod included, our own limits ever allow, by field of the policy."""
         most = self._most_by_field(member)
         if self._serves(pod):
             return most
         return {field: number + (number > 0 and field.startswith(MAX_UNAVAILABLE)) for field, number in most.items()}
 
     def _most_of_budgets(self, pod: Pod) -> Mapping[DisruptionBudget, int]:
-        """Return how many pods the PodDisruptionBudgets of this one ever allow, itself among them."""
+        """Return how many pods, this pod included, each of its PodDisruptionBudgets ever allows."""
         asked = self._asked(pod)
         return {budget: _most_by_budget(budget) + (budget not in asked) for budget in self.budgets_of(pod)}
 
@@ -530,7 +530,7 @@ class BudgetLedger:
         return known
 
     def _exceeded(self, first: Victim, needed: int, most: int) -> StepExceedsBudget:
-        """Return the cause with the limits that allow no more than `most`; raising other limits does not help."""
+        """Return the refusal with the limits that allow no more than `most`; raising other limits does not help."""
         asked = [budget for budget, number in self._most_of_budgets(first.pod).items() if number == most]
         return StepExceedsBudget(
             needed,
@@ -552,7 +552,7 @@ class BudgetLedger:
         return fresh - self._taken[budget]
 
     def _count_fresh(self, budget: DisruptionBudget) -> int:
-        """Return the lesser of what the status allows and what our own count of healthy pods allows."""
+        """Return how many disruptions both the status and our own count of healthy pods allow."""
         if budget.observed_generation < budget.generation or not budget.synced:
             return 0
         granted = {name for name, when in budget.disrupted if not self._clock.has_lasted(when, _DELETION_TIMEOUT)}
@@ -593,7 +593,7 @@ class BudgetLedger:
         return self._all_on_nodes and len(self._ready_nodes) == len(self._snapshot.nodes)
 
     def _healthy(self, pod: Pod) -> bool:
-        """Return whether a pod is healthy; a pod on a lost or not Ready node is not, whatever its status says."""
+        """Return whether a pod is healthy; on a lost or not Ready node it is not, whatever its status says."""
         return pod.ready and pod.deleted is None and pod.node in self._ready_nodes and not pod.finished
 
     def _budget_cause(
@@ -659,14 +659,14 @@ def _identity(member: PodController) -> str:
 class GroupBudgets:
     """Budgets of the policy's groups: `disruption.maxInFlight`, and the pause `settle` after a pod became Ready.
 
-    The memory has the last replacements by our clock, even replacements that have failed. It forgets older ones, and
-    does not have those of others: these are read from the pods. Times of a node's clock in the future are ignored.
+    The memory has the last replacements by our clock, even if they have failed. Older replacements, and those of pods
+    that others evicted, are read from the pods. Times in the future, from a node's clock, are ignored.
     """
 
     def __init__(self, view: View, memory: PlanningMemory, gathered: Iterable[LimitGroup]) -> None:
         self._snapshot, self._clock = view.snapshot, view.clock
         self._groups: dict[str, list[LimitGroup]] = {}
-        """By the pod's UID."""
+        """The groups of each pod, by the pod's UID."""
         self._unavailable: dict[str, int] = {}
         self._unexecuted: dict[str, frozenset[str]] = {}
         """UIDs of a group's pods whose evictions may still be carried out: they count against other pods' evictions."""
@@ -704,7 +704,7 @@ class GroupBudgets:
         return max(0, wanted + partly - ready)
 
     def _is_whole(self, pods: Sequence[Pod], group: LimitGroup) -> bool:
-        """Return whether all pods of an owner are in the group: then pods that it has still to create count too."""
+        """Return whether all pods of an owner are in the group; then pods that it has still to create count, too."""
         return all(group in self._groups.get(pod.uid, ()) for pod in pods)
 
     @property
@@ -713,7 +713,7 @@ class GroupBudgets:
         return bool(self._groups)
 
     def terms_of(self, pod: Pod) -> Hashable:
-        """Return the pod's groups, each with whether an eviction of this very pod is planned in it already."""
+        """Return the pod's groups, each with whether this pod's eviction is already counted in it."""
         groups = self._groups.get(pod.uid, ())
         return tuple([(group.name, pod.uid if pod.uid in self._unexecuted[group.name] else "") for group in groups])
 
@@ -722,7 +722,7 @@ class GroupBudgets:
         for group in self._groups.get(pod.uid, ()):
             rule = group.policy_group.disruption
             unavailable = self._unavailable[group.name] + len(self._unexecuted[group.name] - {pod.uid})
-            # An unavailable pod is counted already; its eviction does not change the count.
+            # An unavailable pod is already counted, so its eviction does not change the count.
             asked = serves(pod, self._clock) or not rule.max_in_flight
             if rule.max_in_flight is not None and asked and unavailable >= rule.max_in_flight:
                 return GroupUnavailable(group.name, unavailable, rule.max_in_flight)
@@ -737,7 +737,7 @@ class GroupBudgets:
             self._unavailable[group.name] += number
 
     def most(self, pod: Pod, otherwise: int) -> int:
-        """Return how many of the pod's groups may ever be evicted at once, the pod among them."""
+        """Return how many pods of the pod's groups, this pod included, may ever be evicted at once."""
         limits = [group.policy_group.disruption.max_in_flight for group in self._groups.get(pod.uid, ())]
         itself = not serves(pod, self._clock)
         return min((limit + (itself and limit > 0) for limit in limits if limit is not None), default=otherwise)

@@ -1,13 +1,13 @@
-"""How many more of a group's pods each node can take, the group's own spread constraints left aside.
+"""How many more of a group's pods each node can take, without regard to the group's own spread constraints.
 
 It is not known on which node a pending pod will be placed. So its capacity is reserved on every node that admits it,
 and on every node that it may take by preemption. Pending pods are pods that wait for a node, pods that owners have
 still to create, and the replacements of earlier components of the same plan. A group's own pods are counted by its own
 problem.
 
-Nothing is reserved for some pods that have waited for a minute. These are pods of another scheduler, or with device
-claims, beside nodes that have capacity for them, and pods that their own spread or affinity keeps from all such nodes.
-Otherwise anybody who may create pods in one namespace could hold every repair by pods that are never placed.
+After a minute nothing more is reserved for some pods: pods of another scheduler or with device claims although nodes
+have capacity for them, and pods that their own spread or affinity keeps from all such nodes. Otherwise anybody who may
+create pods in one namespace could stop every repair by pods that are never placed.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from rebalancer.scheduling.view import View
 class NodeCapacity:
     """The nodes that can take one more pod of a class, and how many each can take if nothing else is placed.
 
-    `places` is the number of pods by node; a node that can take none is absent. Made once for all groups whose pods
-    have equal requests.
+    `places` is the number of pods by node; a node that can take none is absent. It is computed once for all groups
+    whose pods have equal requests.
     """
 
     def __init__(self, places: Mapping[str, int]) -> None:
         self.places = places
         self.nodes = frozenset(places)
-        # Where a tenth of the nodes is full, a plan of 150,000 pods takes 2.3 times as long without the first of these,
-        # and 1.14 times without the last.
+        # If a tenth of the nodes is full, a plan of 150,000 pods takes 2.3 times as long without the first of these
+        # caches, and 1.14 times without the last.
         self._paths_with: dict[tuple[DomainTree, int], Mapping[str, DomainPath]] = {}
         self._lacking: dict[tuple[DomainTree, int], frozenset[str]] = {}
         self._node_counts: dict[tuple[DomainTree, int, int], dict[DomainPath, dict[int, int]]] = {}
@@ -64,7 +64,7 @@ class NodeCapacity:
         return self._ordered[len(self._ordered) // 2] if self._ordered else 0
 
     def least_places(self, enough: int) -> int:
-        """Return the least capacity of the nodes that have capacity for this many pods; 0 where none has."""
+        """Return the least capacity of the nodes that have capacity for this many pods; 0 if none has."""
         position = bisect_left(self._ordered, enough)
         return self._ordered[position] if position < len(self._ordered) else 0
 
@@ -120,7 +120,7 @@ class ReservedCapacity(NamedTuple):
 
 
 class _Demand:
-    """What pods without a node request together: amounts add up, whatever the pods."""
+    """The sum of what pods without a node request."""
 
     __slots__ = ("_cpu", "_extended", "_memory", "_pods", "_storage")
 
@@ -129,7 +129,7 @@ class _Demand:
         self._extended: dict[str, int] = {}
 
     def copy(self) -> _Demand:
-        """Return a demand of its own that is equal."""
+        """Return an equal, independent demand."""
         copied = _Demand()
         copied.include(self)
         return copied
@@ -153,7 +153,7 @@ class _Demand:
             self._extended[name] = self._extended.get(name, 0) + amount
 
     def count_displaced(self, own: Resources) -> int:
-        """Return how many fewer pods with the requests `own` a node can take once all of these are on it."""
+        """Return how many fewer pods with the requests `own` a node can take once all pods of the demand are on it."""
         most = self._pods
         for wanted, amount in (
             (own.cpu, self._cpu),
@@ -168,13 +168,13 @@ class _Demand:
 
 
 class CapacityIndex:
-    """The capacity in one view, and what is reserved of it."""
+    """The capacity in one view, and the reservations on it."""
 
     def __init__(self, view: View) -> None:
         self._view = view
         self.preempting: Final = Preempting(view)
         self._charged: dict[frozenset[str], _Demand] = {}
-        # A plan of 150,000 pods whose workloads have equal requests takes 22 times as long without it.
+        # A plan of 150,000 pods whose workloads have equal requests takes 22 times as long without this cache.
         self._capacities: dict[Hashable, NodeCapacity] = {}
         self._unaffected: dict[str, bool] = {}
         self._pending: dict[str, tuple[frozenset[str], Pod, int]] = {}
@@ -185,21 +185,21 @@ class CapacityIndex:
             self.charge(nodes, sample, times)
 
     def charge(self, nodes: frozenset[str], sample: Pod, times: int) -> None:
-        """Reserve capacity for `times` such pods on each of the nodes."""
+        """Reserve capacity for `times` pods like `sample` on each of the nodes."""
         demand = self._charged.get(nodes)
         if demand is None:
             demand = self._charged[nodes] = _Demand()
         demand.add(sample.spec.requests, times)
 
     def charge_preempted(self) -> None:
-        """Reserve capacity for the replacements of the pods that pending ones may preempt."""
+        """Reserve capacity for the replacements of pods that pending pods may preempt."""
         for pod in self._view.snapshot.pods if self.preempting.victims else ():
             made = replacement(pod, self._view) if pod.uid in self.preempting.victims else None
             if made is not None and not isinstance(made, Unpredictable):
                 self.charge(static_feasible(made, self._view), made, 1)
 
     def count_pending(self) -> int:
-        """Return how many pods wait for a node that some node may take, or have still to be created."""
+        """Return how many pods, which some node may take, wait for a node or have still to be created."""
         snapshot = self._view.snapshot
         without_any = (
             owner.replicas
@@ -211,8 +211,8 @@ class CapacityIndex:
     def capacity_for(self, sample: Pod, own: Sequence[Pod]) -> NodeCapacity:
         """Return how many such pods each node can take; reserved capacity is not subtracted.
 
-        `own` are the group's pods. A pod that keeps others of its class off its node, by anti-affinity or a host port,
-        fits at most once on a node, and for none where a pod of its class is.
+        `own` are the group's pods. If pods keep others of their class off their node, by anti-affinity or a host port,
+        a node takes one, or none if such a pod is there.
         """
         if (sample.spec.host_ports and is_on(NodePorts, self._view)) or repels_own_class(sample, self._view):
             feasible = static_feasible(sample, self._view.without(own), own)
@@ -230,13 +230,13 @@ class CapacityIndex:
         return known
 
     def without_own(self, sample: Pod, own: Sequence[Pod]) -> NodeCapacity:
-        """Return how many such pods each node can take, the anti-affinity of the group's own pods left aside."""
+        """Return how many such pods each node can take, without regard to anti-affinity among the group's own pods."""
         if not _filters(sample.spec.pod_affinity) and self._is_unaffected(sample.namespace):
             return self.capacity_for(sample, own)
         return self._compute(sample, own)
 
     def emptied(self, sample: Pod, own: Sequence[Pod]) -> Mapping[str, int]:
-        """Return how many such pods each node would hold if the component's own pods were not there."""
+        """Return how many such pods each node could hold without the component's own pods."""
         state = self._view.without(own)
         feasible = self._view.nodes.in_order(static_feasible(sample, state, own))
         return {name: count_places(sample, name, state) for name in feasible}
@@ -264,7 +264,7 @@ class CapacityIndex:
         return ReservedCapacity(everywhere.count_displaced(requests), on)
 
     def _is_unaffected(self, namespace: str) -> bool:
-        """Return whether no pod's required terms can keep pods of a namespace from a node."""
+        """Return whether no pod's required terms can keep pods of a namespace off a node."""
         known = self._unaffected.get(namespace)
         if known is None:
             terms = (affinity for _, affinity, _ in self._view.affine_towards(namespace))
@@ -313,14 +313,14 @@ def _displaced_by_node(
 
 
 _WITHOUT_BOUND: Final = 1_000_000
-"""Places where no free capacity bounds them."""
+"""The number of places if free capacity sets no bound."""
 
 _BURST: Final = 500
 """Pods that the ReplicaSet controller creates at once, at most (`BurstReplicas` in `pkg/controller/replicaset`)."""
 
 
 _PLACED_WITHIN: Final = timedelta(minutes=1)
-"""Within this time a scheduler places a pod, where nodes have capacity for it."""
+"""Within this time a scheduler places a pod if nodes have capacity for it."""
 
 
 def _is_left_waiting(pod: Pod, view: View) -> bool:
@@ -330,16 +330,16 @@ def _is_left_waiting(pod: Pod, view: View) -> bool:
 
 
 def _is_stuck(pod: Pod, view: View) -> bool:
-    """Return whether a pod has waited for long that only its own spread or affinity keeps from the nodes.
+    """Return whether a pod has waited for long because only its own spread or affinity keeps it from the nodes.
 
-    It takes none of their capacity unless the pods that these count move; these are mostly its own workload's.
+    It takes none of the nodes' capacity until pods that its constraints count move, mostly its own workload's pods.
     """
-    # Its age last: a plan holds only until an answer of the clock changes.
+    # The age is checked last, because a plan holds only until an answer of the clock changes.
     return pod.waiting and not feasible(pod, view) and view.clock.has_lasted(pod.created, _PLACED_WITHIN)
 
 
 def _pending_pods(view: View) -> Iterator[tuple[str, Pod, int]]:
-    """Yield the pods without a node: (UID of the owner or of the pod itself, one of them, how many)."""
+    """Yield the pods without a node: (UID of the owner or of the pod itself, an example pod, how many)."""
     snapshot = view.snapshot
     waiting: dict[str, list[Pod]] = {}
     for pod in snapshot.queued:
@@ -352,7 +352,7 @@ def _pending_pods(view: View) -> Iterator[tuple[str, Pod, int]]:
             continue
         unplaced = waiting.pop(owner.uid, None) or ()
         missing = owner.replicas - living.get(owner.uid, 0)
-        # Nothing is created where the API server refuses it; and what has come so far tells how fast the rest comes.
+        # Nothing is created if the API server refuses it; the pods created so far tell how fast the rest comes.
         coming = 0 if owner.creation_failure else min(missing, max(_BURST, living.get(owner.uid, 0)))
         times = coming + len(unplaced)
         if times > 0:
@@ -370,7 +370,7 @@ def repels_own_class(sample: Pod, view: View) -> bool:
 
 
 def has_countable_affinity(sample: Pod, view: View) -> bool:
-    """Return whether the group's capacity can be counted by node, whatever affinity to pods it has.
+    """Return whether the group's capacity can be counted by node despite its affinity to pods.
 
     Required affinity changes the feasible nodes with every placement, and anti-affinity to its own class over a key
     other than the host name restricts whole domains: neither can be counted by node.

@@ -1,4 +1,4 @@
-"""Components: groups, limits and terms that must be planned together, because they concern the same pods.
+"""Components: groups, limits and terms that must be planned together because they concern the same pods.
 
 A group whose constraints count its own pods alone is a component by itself; most are. Groups that count each other's
 pods, and groups whose pods a limit counts together, are one component, even if only one of them is violated: repairing
@@ -35,7 +35,7 @@ _LONGEST_BACKOFF = timedelta(seconds=10)
 """The longest back-off of the scheduler's queue: after it, a pod is tried whenever something changes."""
 
 _MOST_JOINED: Final = 30
-"""A term joins up to this many owners that it concerns; beyond that, only owners of pods that conflict."""
+"""A term joins all owners that it concerns, up to this many; beyond that, only owners of conflicting pods."""
 
 
 class Component(Struct, frozen=True, kw_only=True, gc=False):
@@ -89,7 +89,7 @@ class Component(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def namespace(self) -> str:
-        """The namespace of its pods; of several namespaces the first: what they cost is counted there."""
+        """The namespace of its pods, the first of several; planning costs are charged to it."""
         if self.groups:
             return self.groups[0].spread.namespace
         return self.limits[0].namespace if self.limits else self.apart[0].namespace
@@ -108,7 +108,7 @@ class Component(Struct, frozen=True, kw_only=True, gc=False):
         for limit in self.limits:
             if limit.state is not State.SATISFIED:
                 return limit.name
-        # Over all terms, violated or not: which of them are violated changes during the repair.
+        # The name is formed from all terms, because the violated terms change during the repair.
         return min((term.name for term in self.terms or self.preferred), default="") or self.groups[0].spread.name
 
     @property
@@ -130,7 +130,7 @@ def _identity(member: PodController) -> tuple[Reference, str]:
     return member.reference, ",".join(pod.uid for pod in member.pods)
 
 
-# Many branches: gather by namespace, join there, then select what needs a repair; each with and without `only`.
+# Many branches: gather by namespace, join there, then select what needs a repair; each step with and without `only`.
 def find_components(
     assessment: Assessment,
     stuck: frozenset[str],
@@ -141,8 +141,8 @@ def find_components(
 ) -> tuple[Component, ...]:
     """Return the components that need a repair, the worst first. `stuck` are UIDs of pods that no node admits.
 
-    Violated hard constraints are included whether they are acted on or not, violated terms if `apart`. `only` are
-    workloads: then components without any of them are left out.
+    Violated hard constraints are included whether they are acted on or not, violated terms if `apart`. With `only`,
+    components without any of these workloads are left out.
     """
     terms = [term for term in assessment.anti_affinity if find_joined(term)] if apart else []
     joined = _find_joined_components(assessment, terms, only)
@@ -159,9 +159,9 @@ def find_preferring(
     *,
     apart: bool,
 ) -> tuple[Component, ...]:
-    """Return the components with a preferred term that costs more than it has to, the heaviest terms first.
+    """Return the components with a preferred term whose cost can be lowered, the heaviest terms first.
 
-    Components that share an owner with a component to be repaired are left out: that repair comes first.
+    Components that share an owner with a component to be repaired are left out, because the repair comes first.
     """
     busy = {member.owner.uid for one in repaired for member in one.members if member.owner is not None}
     terms = [term for term in assessment.anti_affinity if find_joined(term)] if apart else []
@@ -182,7 +182,7 @@ def find_preferring(
 def _find_joined_components(
     assessment: Assessment, terms: Sequence[EvaluatedTerm], only: Collection[Reference] | None
 ) -> Sequence[Component]:
-    """Return all components; with `only` those of these workloads' namespaces, and all that terms join to them."""
+    """Return all components; with `only` just those in these workloads' namespaces and all that terms join to them."""
     near = _find_near({workload.namespace for workload in only or ()}, terms)
     acted = [limit for limit in assessment.limits if is_acted_on(limit) and (only is None or limit.namespace in near)]
     owners = {part.member.owner.uid for limit in acted for part in limit.parts if part.member.owner is not None}
@@ -203,8 +203,8 @@ def _find_joined_components(
 def find_joined(term: EvaluatedTerm) -> Sequence[PodController]:
     """Return the owners that a term joins: the owners of all pods that it concerns, or of pods that conflict.
 
-    Some owners are left out: their next pod is not known, or has host ports or required affinity to pods. With them
-    nothing else of theirs could be planned.
+    Owners whose next pod is not known, or has host ports or required affinity to pods, are left out, because they would
+    make the whole component impossible to plan.
     """
     known = [one for one in term.members if _is_modelled(one.next_pod)]
     if len(known) <= _MOST_JOINED:
@@ -262,7 +262,7 @@ def is_violated(component: Component) -> bool:
 
 # Many branches: union-find over groups and limits: gather, join, and hand out.
 def _join(groups: Sequence[EvaluatedGroup], limits: Sequence[EvaluatedLimit], owners: set[str]) -> Iterable[Component]:
-    """Put the groups and limits of one namespace together where they count the same pods."""
+    """Put the groups and limits of one namespace together if they count the same pods."""
     sharing = [
         evaluated
         for evaluated in groups
@@ -337,7 +337,7 @@ def _merge(components: Sequence[Component], terms: tuple[EvaluatedTerm, ...]) ->
 
 
 def _counts_others(evaluated: EvaluatedGroup) -> bool:
-    """Return whether a constraint counts another number of pods than the group has on nodes."""
+    """Return whether a constraint counts a number of pods that differs from the group's pods on nodes."""
     own = sum([len(member.pods) for member in evaluated.spread.members])
     counted = [sum(constraint.counts.by_node.values()) for constraint in (*evaluated.hard, *evaluated.soft)]
     if all(count == own for count in counted):
@@ -389,7 +389,7 @@ def current_counts(component: Component) -> Mapping[str, DomainCounts]:
 
 
 def stuck_pods(view: View) -> frozenset[str]:
-    """Return the UIDs of pods that have waited beyond the scheduler's back-off and that no node admits."""
+    """Return the UIDs of pods that no node admits and that have waited longer than the scheduler's back-off."""
     return frozenset(
         pod.uid
         for pod in view.snapshot.unplaced

@@ -1,4 +1,4 @@
-"""Eligibility: which pods policy and owner let move. Refused pods have a reason and a cause; they still count."""
+"""Which pods policy and owner allow to move. Refused pods have a reason and a cause, and still count."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -43,11 +43,11 @@ _PAUSE_UNTIL = "rebalancer.dev/pause-until"
 _NO_EVICTION = "descheduler.alpha.kubernetes.io/prefer-no-eviction"
 _DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 _SYSTEM_CRITICAL: Mapping[str, int] = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
-"""Built into every API server, so known even where priority classes were not read."""
+"""Built into every API server, so known even if priority classes were not read."""
 
 SAFE_TO_EVICT: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SAFE_TO_EVICT_VOLUMES: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
-"""The cluster-autoscaler's annotations that allow evicting a pod with local volumes: with any, or with those listed."""
+"""The cluster-autoscaler's annotations that allow evicting pods with any local volume, or with listed volumes."""
 
 _DELETED_WITH_POD: Final = frozenset({LocalStorage.EMPTY_DIR, LocalStorage.EPHEMERAL})
 _LEFT_ON_NODE: Final = frozenset({LocalStorage.HOST_PATH})
@@ -68,7 +68,7 @@ class OwnerKindNotListed(Refusal):
 
 
 class OwnerUnknown(Refusal):
-    """The owner was not read, or could not be: `why`, "" where that is not known."""
+    """The owner was not read, or could not be read; `why` is "" if the cause is not known."""
 
     reason = Reason.UNKNOWN_OWNER
     owner_kind: str
@@ -115,7 +115,7 @@ class NamespaceBeingDeleted(Refusal):
 
 
 class NotReplaced(Refusal):
-    """Nothing replaces it (a bare pod), or only on the same node (`same_node`)."""
+    """Nothing replaces the pod (it is bare), or only on the same node (`same_node`)."""
 
     reason = Reason.NOT_EVICTABLE
     same_node: bool
@@ -168,7 +168,7 @@ class OwnerJustChanged(Refusal):
 
 
 class OwnerRollingOut(Refusal):
-    """The owner has not the pods that it should have, or some of another template than they would come back with."""
+    """The owner lacks pods, has too many, or has pods of another template than replacements would have."""
 
     reason = Reason.ROLLOUT_IN_PROGRESS
     ends = "when its rollout has ended"
@@ -185,7 +185,7 @@ class OwnerRollingOut(Refusal):
 
 
 class PodsReplaced(Refusal):
-    """A StatefulSet of one revision lacks pods, or its status does: it creates them anew, which is no rollout."""
+    """A StatefulSet of one revision, or its status, lacks pods: they are being created again, not rolled out."""
 
     reason = Reason.ARRIVING
     ends = "when its StatefulSet has all its pods"
@@ -197,7 +197,7 @@ class PodsReplaced(Refusal):
 
 
 class OwnerShrinking(Refusal):
-    """A StatefulSet has pods beyond its ordinals, which it deletes as soon as all others are Ready."""
+    """A StatefulSet has pods beyond its ordinals, which it deletes once all other pods are Ready."""
 
     reason = Reason.ROLLOUT_IN_PROGRESS
     ends = "when its StatefulSet has deleted them"
@@ -228,7 +228,7 @@ class OnDeleteRevision(Refusal):
 
 
 class NodeSilent(Refusal):
-    """Its node is not Ready, and its owner creates no other before it has ended, which only its kubelet can confirm."""
+    """The pod's node is not Ready, and its owner replaces it only after its end, which only the kubelet can confirm."""
 
     reason = Reason.CANNOT_CREATE
     ends = "when node {self.node} is Ready"
@@ -243,7 +243,7 @@ class NodeSilent(Refusal):
 
 
 class MirrorPod(Refusal):
-    """Its node would create it again."""
+    """A mirror pod, which its node would create again."""
 
     reason = Reason.NOT_EVICTABLE
 
@@ -252,9 +252,9 @@ class MirrorPod(Refusal):
 
 
 class Annotated(Refusal):
-    """An annotation excludes it from moving: on the pod, its owner of a kind, or its Namespace.
+    """An annotation excludes the pod from moving: on the pod, an owner, or its Namespace.
 
-    `until` is when it is no longer in force, None where it is for as long as it is there.
+    `until` is when the annotation expires, None if it stays in force as long as it is there.
     """
 
     reason = Reason.EXCLUDED
@@ -266,7 +266,7 @@ class Annotated(Refusal):
 
     @property
     def passes(self) -> bool:
-        """Whether it is in force for a time."""
+        """Whether the annotation expires by itself."""
         return self.until is not None
 
     def __str__(self) -> str:
@@ -285,7 +285,7 @@ def local_storage_fields(kinds: Collection[LocalStorage]) -> str:
 
 
 class LocalVolumes(Refusal):
-    """Volumes with data on its node, of kinds that the policy's eligibility.localStorage refuses."""
+    """The pod has volumes with data on its node, of kinds that the policy's eligibility.localStorage refuses."""
 
     reason = Reason.LOCAL_STORAGE
     volumes: tuple[LocalVolume, ...]
@@ -306,7 +306,7 @@ class LocalVolumes(Refusal):
 
 
 class NotSelected(Refusal):
-    """The policy's eligibility.selector leaves it out."""
+    """The policy's eligibility.selector leaves the pod out."""
 
     reason = Reason.EXCLUDED
 
@@ -315,7 +315,7 @@ class NotSelected(Refusal):
 
 
 class OtherScheduler(Refusal):
-    """A scheduler that the policy does not name places it."""
+    """The pod is placed by a scheduler that the policy does not name."""
 
     reason = Reason.OTHER_SCHEDULER
     scheduler: str
@@ -326,7 +326,7 @@ class OtherScheduler(Refusal):
 
 
 class EvictionResponders(Refusal):
-    """Its evictionResponders decide about its eviction."""
+    """The pod's evictionResponders decide about its eviction."""
 
     reason = Reason.EXCLUDED
 
@@ -345,7 +345,7 @@ class PriorityClassMissing(Refusal):
 
 
 class PriorityTooHigh(Refusal):
-    """Its priority is not below eligibility.priorityBelow."""
+    """The pod's priority is not below eligibility.priorityBelow."""
 
     reason = Reason.PRIORITY_TOO_HIGH
     priority: int
@@ -356,7 +356,7 @@ class PriorityTooHigh(Refusal):
 
 
 class TooYoung(Refusal):
-    """It is younger than eligibility.minAge."""
+    """The pod is younger than eligibility.minAge."""
 
     reason = Reason.TOO_YOUNG
     passes = True
@@ -378,7 +378,7 @@ class TooYoung(Refusal):
 
 
 class Arriving(Refusal):
-    """It replaces an evicted pod, and is not Ready yet: whether that move was right is not known before."""
+    """The pod replaces an evicted pod and is not Ready yet; until then the result of that move is not known."""
 
     reason = Reason.ARRIVING
     ends = "when it is Ready"
@@ -389,7 +389,7 @@ class Arriving(Refusal):
 
 
 class Starting(Refusal):
-    """It has never been Ready, and its owner's progress deadline is not over; `age` is since it came to its node."""
+    """The pod was never Ready, and its owner's progress deadline is not over; `age` counts from its binding."""
 
     reason = Reason.STARTING
     ends = "when it is Ready, or progressDeadlineSeconds of its owner are over"
@@ -410,9 +410,9 @@ class Starting(Refusal):
 
 
 class Check(NamedTuple):
-    """A check of a pod; `concerns` returns the pods of an owner that it may refuse, None: any of them.
+    """A check of a pod; `concerns` returns the pods of an owner that the check may refuse, None: any pod.
 
-    If pods are alike to the check, one is enough. The pods of an owner share their labels there.
+    If pods are equal for the check, one of them is enough. The pods passed to `concerns` share their labels.
     """
 
     refuse: Callable[[Pod], Refusal | None]
@@ -464,7 +464,7 @@ class EligibilityChecker:
         self._checks = tuple(self._list_checks())
 
     def _priority_bound(self) -> int | None:
-        """Return the lowest priority of pods that must stay; None where the policy names an unknown PriorityClass."""
+        """Return the lowest priority of pods that must stay; None if the policy names an unknown PriorityClass."""
         bound = self._rules.priority_below
         if isinstance(bound, int):
             return bound
@@ -491,7 +491,7 @@ class EligibilityChecker:
                 refusal = self._refuse_annotated(annotated.annotations, kind, since=None)
                 if refusal is not None:
                     return refusal
-        if isinstance(member.next_pod, Unpredictable):  # a PodGroup always is the reason of that, too
+        if isinstance(member.next_pod, Unpredictable):  # its cause is always a PodGroup, too
             return refuse_group(member.pods[0], self._snapshot) or member.next_pod
         return (
             self._refuse_changing(member)
@@ -523,7 +523,7 @@ class EligibilityChecker:
         return one or known.get(f"{kind}.{group}") or "it is not among what was read"
 
     def _refuse_changing(self, member: PodController) -> Refusal | None:
-        """Refuse owners that are being scaled, rolled out or deleted: what they will do next cannot be predicted."""
+        """Refuse owners that are being scaled, rolled out or deleted, because their next action cannot be predicted."""
         owner, top = member.owner, member.top
         assert owner is not None
         fewest = self._rules.min_replicas
@@ -548,7 +548,7 @@ class EligibilityChecker:
         return refuse_other_replica_sets(member, self._snapshot)
 
     def _refuse_rolled_out(self, changing: Workload, member: PodController) -> Refusal | None:
-        """Refuse an owner that is rolled out, or looks so by its status: as pods are replaced, or cannot end."""
+        """Refuse an owner whose status shows a rollout. The cause may also be replaced pods or pods that cannot end."""
         rolling = _refuse_rolled_out(changing, member)
         if rolling is None or changing.kind != "StatefulSet":
             return rolling
@@ -559,7 +559,7 @@ class EligibilityChecker:
         return stuck or rolling
 
     def _refuse_stuck(self, changing: Workload, rolling: OwnerRollingOut) -> PodsTerminating | None:
-        """Refuse a StatefulSet whose status lacks no more than what cannot end on nodes that are not Ready."""
+        """Refuse a StatefulSet that lacks only pods that cannot end because their nodes are not Ready."""
         ending = [pod for pod in self._snapshot.pods_of.get(changing.uid, ()) if pod.terminating and not pod.finished]
         stuck = [pod.node for pod in ending if pod.node in self._silent]
         is_rollout = changing.current_revision not in {"", changing.revision}
@@ -582,7 +582,7 @@ class EligibilityChecker:
     def are_all_movable(self, pods: Sequence[Pod]) -> bool:
         """Return whether `refuse_pod` refuses none of these pods of one owner, which share their labels.
 
-        Each check runs only for the pods that it may refuse at all; a check that does not name them runs for all.
+        Each check runs only for the pods that it names as possible refusals, or for all if it names none.
         """
         for check in self._checks:
             for pod in pods if check.concerns is None else check.concerns(pods):
@@ -657,7 +657,7 @@ class EligibilityChecker:
         safe = pod.annotations.get(SAFE_TO_EVICT_VOLUMES)
         if safe is None:
             return refusal
-        # As the cluster-autoscaler reads it: between commas, blanks are a part of a name, which then matches no volume.
+        # Parsed like the cluster-autoscaler does: blanks between commas are part of a name, which matches no volume.
         names = frozenset(safe.split(","))
         left = tuple([volume for volume in (*pod.local_volumes, *behind) if volume.name not in names])
         return self._rules_on_volumes(left)
@@ -679,7 +679,7 @@ class EligibilityChecker:
         return LocalVolumes(refused) if refused else None
 
     def _find_in_turn(self, pods: Sequence[Pod]) -> Sequence[Pod]:
-        """Return the pods of an owner that creates them in turn, if one is not Ready."""
+        """Return the pods of an owner that creates its pods in turn, if a pod is not Ready."""
         return pods if self._find_first_unready(pods[0]) is not None else ()
 
     def _refuse_before_its_turn(self, pod: Pod) -> Refusal | None:
@@ -720,9 +720,10 @@ class EligibilityChecker:
 
 
 def _refuse_rolled_out(changing: Workload, member: PodController) -> OwnerRollingOut | None:
-    """Refuse an owner, or what is above it, whose status counts pods that are missing or of another template.
+    """Refuse an owner, or its own owner, whose status counts missing pods or pods of another template.
 
-    Above ReplicaSets a foreign owner's says nothing of what comes back: an aborted Rollout has no pod of its template.
+    The status of a foreign owner above ReplicaSets does not tell which pods come back: an aborted Rollout has no pod of
+    its template.
     """
     if changing is not member.owner and changing.is_foreign:
         return None
@@ -735,7 +736,7 @@ def _refuse_rolled_out(changing: Workload, member: PodController) -> OwnerRollin
 def _count_in_place(pods: Sequence[Pod], owner: Workload) -> int:
     """Count the pods of a StatefulSet that would come back at the revision that they have.
 
-    Below the partition that is an older one: there `status.updatedReplicas` does not say whether a rollout has ended.
+    Below the partition that is an older revision, so `status.updatedReplicas` does not say whether a rollout has ended.
     """
     return sum(pod.labels.get(_REVISION) == owner.revision_at(pod_ordinal(pod.name)) for pod in pods)
 
@@ -743,7 +744,7 @@ def _count_in_place(pods: Sequence[Pod], owner: Workload) -> int:
 def _refuse_foreign(pods: Sequence[Pod], owner: Workload) -> Refusal | None:
     """Refuse a foreign owner that has more or fewer pods than it wants, or pods of several templates.
 
-    What its status says of that, if anything, only its controller knows.
+    Its status is not used, because only its controller knows the meaning.
     """
     revisions = {tuple([pod.labels.get(key) for key in REVISION_LABELS]) for pod in pods}
     current = sum(is_of_template(pod, owner.template, "") and _has_images(pod, owner.template) for pod in pods)
@@ -755,17 +756,17 @@ def _refuse_foreign(pods: Sequence[Pod], owner: Workload) -> Refusal | None:
 
 
 def _has_images(pod: Pod, template: PodTemplate | None) -> bool:
-    """Return whether a pod has the images of its owner's template, and maybe others that webhooks have added."""
+    """Return whether a pod has the images of its owner's template; webhooks may have added others."""
     return template is None or set(template.spec.images) <= set(pod.spec.images)
 
 
 def _refuse_stateful_set(pods: Sequence[Pod], owner: Workload) -> Refusal | None:
     """Refuse a StatefulSet that is about to delete pods, or whose newest template waits for pods to be deleted.
 
-    Under `updateStrategy: OnDelete` an eviction would carry out the rollout that somebody holds back:
-    docs/design.md, "Revisions". Pods that have the newest template wait for the others: it may yet be reverted.
+    Under `updateStrategy: OnDelete` an eviction would carry out the rollout that somebody holds back: docs/design.md,
+    "Revisions". Pods of the newest template also stay until the others are replaced, because it may yet be reverted.
     """
-    # While others are missing, these make up for them in its status.
+    # In the status, surplus pods make up for missing pods.
     beyond = sum(is_beyond(pod_ordinal(pod.name), owner) for pod in pods)
     if beyond:
         return OwnerShrinking(beyond, owner.replicas)
@@ -781,7 +782,7 @@ def _blocking_annotations(
 ) -> Iterator[tuple[str, str, datetime | None]]:
     """Yield the annotations that exclude a pod from moving, and until when, the lasting ones first.
 
-    An annotation with an invalid value excludes it too.
+    An annotation with an invalid value excludes the pod, too.
     """
     if annotations.get(_EXCLUDE, "false").lower() != "false":
         yield _EXCLUDE, annotations[_EXCLUDE], None

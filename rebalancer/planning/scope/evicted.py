@@ -1,8 +1,8 @@
-"""Steps that wait because others evict pods of the workload, until its pods are Ready again.
+"""Steps that wait because other programs evict pods of the workload, until its pods are Ready again.
 
-The replacement of a pod that somebody else has evicted is still to come: budgets count it, but may allow more. The
-purpose and the next action of the other program are not known. The wait ends `LONGEST_WAIT` after the first of such
-evictions, whatever the other program does: then budgets alone decide.
+The replacements of those pods are still to come. Budgets count them, but may allow more evictions, and the other
+program's purpose and next action are not known. The wait ends `LONGEST_WAIT` after the first such eviction, whatever
+the other program does; then budgets alone decide.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ class EvictedWorkloads:
         self._evicted = {one.evictions.workload: one for one in evicted}
 
     def refuse(self, victims: Sequence[Victim]) -> Refusal | None:
-        """Return why a step waits; None where it need not."""
+        """Return why a step waits; None if it need not."""
         for victim in victims if self._evicted else ():
             evicted = self._evicted.get(victim.member.reference)
             if (

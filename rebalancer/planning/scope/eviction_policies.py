@@ -1,4 +1,4 @@
-"""Validating admission policies that deny every eviction in a namespace, by what they compare alone."""
+"""Validating admission policies that deny every eviction in a namespace, as their expressions alone show."""
 
 from rebalancer.model.creation import NewPods
 from rebalancer.model.facts import Refusal
@@ -25,7 +25,7 @@ class EvictionsDenied(Refusal):
 
 
 def refuse_denied(namespace: str, snapshot: Snapshot) -> EvictionsDenied | None:
-    """Return which policy denies every eviction in a namespace, None where none does for certain."""
+    """Return which policy denies every eviction in a namespace, None if no policy certainly does."""
     for policy, binding in snapshot.denying_policies:
         if _matches(policy.evictions, namespace, snapshot) and _matches(binding.evictions, namespace, snapshot):
             return EvictionsDenied(namespace, policy.name, binding.name, policy.message)

@@ -36,7 +36,7 @@ class ForthcomingPod(NamedTuple):
 
 
 class Forthcoming:
-    """The forthcoming pods of one namespace, in their order."""
+    """The forthcoming pods of one namespace, in the given order."""
 
     def __init__(self, pods: Iterable[ForthcomingPod]) -> None:
         self._pods = tuple(enumerate(pods))
@@ -46,13 +46,13 @@ class Forthcoming:
                 self._having[label].append(entry)
 
     def find_counted(self, requirements: Iterable[Requirement], own: Collection[str]) -> Refusal | None:
-        """Return what names the first pod that a requirement counts; pods with the UIDs `own` are left aside."""
+        """Return the refusal of the first pod that a requirement counts; pods with the UIDs `own` are skipped."""
         counted = (self._find_first(requirement, own) for requirement in requirements)
         first = min((entry for entry in counted if entry is not None), key=lambda entry: entry[0], default=None)
         return None if first is None else first[1].refusal
 
     def find_concerned(self, term: EvaluatedTerm, own: Collection[str], view: View) -> Refusal | None:
-        """Return what names the first pod that declares a term or is selected by it; `own` are left aside."""
+        """Return the refusal of the first pod that declares a term or is selected by it; `own` pods are skipped."""
         for _, pod in self._pods:
             if pod.uid in own:
                 continue

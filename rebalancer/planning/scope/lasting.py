@@ -1,16 +1,16 @@
-"""What is to be repaired only because a node has changed a moment ago: a wrong label must not move a pod.
+"""Violations that exist only because a node has just changed: a wrong label must not move a pod.
 
-A constraint or limit is evaluated three times: with the nodes as they are, as they were before the changes of the last
-`nodes.settle`, and, where a node has changed several times, as they were before the last change of each. What is
-violated in all of them, by the same pods in the same domains, waits for nothing. What is violated only now, or more
-than it was, or by other pods, waits until the change has lasted.
+A constraint or limit is evaluated three times: with the nodes as they are now, as they were before the changes of the
+last `nodes.settle` and, for nodes that changed several times, as they were before their last change. A violation that
+exists in all three, by the same pods in the same domains, waits for nothing. A violation that is new, greater, or by
+other pods waits until the change has lasted.
 
 Without the last changes, a label that is wrong, right and wrong again would count as a lasting violation as soon as its
 first change is older than `nodes.settle`: the value before that window is the wrong value.
 
-Labels decide which nodes make a domain; where a constraint honours the nodes' taints, losses and uncordons do, too. A
-pod that no node admits since then waits as well. Labels change seldom. Nodes are lost and come back all the time, so
-for these a component waits at most `nodes.settle` in all.
+Labels decide which nodes form a domain. If a constraint honours taints, lost and uncordoned nodes matter, too. A pod
+that no node admits since a change waits as well. Labels change seldom. Nodes are lost and come back all the time, so a
+component waits for these at most `nodes.settle` in all.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ _TRANSIENT = NOT_READY | {CORDONED.key}
 
 
 class CountsInMotion(Refusal):
-    """What is to be repaired did not exist, or was smaller, before a node changed: it waits until that has lasted."""
+    """The violation is new or greater since a node changed: its repair waits until the change has lasted."""
 
     reason = Reason.NODE_SETTLING
     ends_at = "until"
@@ -70,7 +70,7 @@ class RecentChanges:
         self._waiting = dict(memory.settling)
 
     def refuse(self, component: Component, stuck: frozenset[str]) -> Refusal | None:
-        """Return why a component with a violation, or with a `stuck` pod, waits since a node has changed."""
+        """Return why a component with a violation or a `stuck` pod waits because a node has changed."""
         now, settle = self._view.clock.now, self._policy.nodes.settle
         if self._labels.unknown is not None:
             return self._wait(self._labels.unknown, self._labels.unknown.at + settle)
@@ -115,7 +115,7 @@ class _Changes:
         self.changes: Sequence[NodeChange] = [change for change in recent if change.node in view.nodes.by_name]
         """The changes of existing nodes, the newest last."""
         self.unknown = next((change for change in recent if not change.node), None)
-        """Set where more labels have changed than are known."""
+        """Set if more labels have changed than are known."""
 
     def find_last(self, component: Component) -> NodeChange:
         """Return the last change of a node that holds pods of a component, else the last of all."""
@@ -154,7 +154,7 @@ class _Changes:
         return all(now[node] == before.get(node) for node in nodes for before in befores)
 
     def _is_limit_violated(self, limit: EvaluatedLimit, view: View) -> bool:
-        """Return whether a limit is violated in a view, too, by the same pods and at least as much as now."""
+        """Return whether a limit is also violated in a view, by the same pods and at least as much as now."""
         knowledge = DomainKnowledge.of(view, self._policy, self._memory)
         evaluated = evaluate_limits([limit.gathered], view, self._memory, knowledge)
         before = next((one for one in evaluated if one.name == limit.name), None)
@@ -162,18 +162,18 @@ class _Changes:
 
     @cached_property
     def _befores(self) -> Sequence[View]:
-        """The cluster with the nodes as they were before these changes, and before the last one of each node."""
+        """The cluster as it was before these changes, and before each node's last change."""
         snapshot = self._view.snapshot
         views: list[View] = []
         first, last = self._find_earlier(self.changes), self._find_earlier(reversed(self.changes))
         for earlier in (first,) if first == last else (first, last):
             nodes = tuple(earlier.get(node.name, node) for node in snapshot.nodes)
-            # Pods are counted by label with their nodes' labels at hand, so that no index may be shared.
+            # Indexes of pods by label depend on node labels, so the views share no index.
             views.append(View(replace(snapshot, nodes=nodes), self._view.profile, self._view.clock))
         return views
 
     def _find_earlier(self, changes: Iterable[NodeChange]) -> Mapping[str, Node]:
-        """Return the nodes as they were before the changes; if a node has several, before the first in order."""
+        """Return the nodes as they were before the changes; a node with several, as before the first in this order."""
         earlier: dict[str, Node] = {}
         undone: set[tuple[str, str]] = set()
         for change in changes:

@@ -1,8 +1,8 @@
-"""Nodes that are no target whatever a pod tolerates: they leave, are in maintenance, or do not serve pods.
+"""Nodes that must not take replacements, even if these tolerate it: leaving, in maintenance, or out of order.
 
-Such a node stays in the model: its pods count there, and the scheduler may place pods on it that tolerate its taint. So
-a step waits if one of its replacements may be placed on such a node; other steps do not. A node that rejects a pod, as
-most do by a taint, does not hold up the pod's step.
+Such a node stays in the model, since its pods count and the scheduler may place pods on it that tolerate its taint. So
+a step waits only if one of its replacements may be placed on such a node. A node that rejects a pod, as most do by a
+taint, does not hold up the pod's step.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -24,7 +24,7 @@ class NodeBeingDeleted(Refusal):
 
     @property
     def of_node(self) -> str:
-        """What is so of the node."""
+        """What is wrong with the node."""
         return "it is being deleted"
 
     def __str__(self) -> str:
@@ -32,7 +32,7 @@ class NodeBeingDeleted(Refusal):
 
 
 class NodeToBeRemoved(Refusal):
-    """A node that may take a replacement leaves, or is repaired, as its taint says; `what` says which."""
+    """A taint of a node that may take a replacement says that it leaves or is repaired; `what` has its meaning."""
 
     reason = Reason.NODE_LEAVING
     ends = "when node {self.node} or its taint {self.taint} is gone"
@@ -42,7 +42,7 @@ class NodeToBeRemoved(Refusal):
 
     @property
     def of_node(self) -> str:
-        """What is so of the node."""
+        """What is wrong with the node."""
         return f"{self.what} (taint {self.taint})"
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class NodeToBeRemoved(Refusal):
 
 
 class NodeDraining(Refusal):
-    """A condition of a node that may take a replacement says that it gets rid of its pods."""
+    """A condition of a node that may take a replacement says that the node is being drained."""
 
     reason = Reason.NODE_LEAVING
     ends = "when node {self.node} is cordoned, or its condition {self.condition} is no longer True"
@@ -59,7 +59,7 @@ class NodeDraining(Refusal):
 
     @property
     def of_node(self) -> str:
-        """What is so of the node."""
+        """What is wrong with the node."""
         return f"its condition {self.condition} says that it is drained. Cordon the node, or clear the condition"
 
     def __str__(self) -> str:
@@ -67,7 +67,7 @@ class NodeDraining(Refusal):
 
 
 class NodeCordoned(Refusal):
-    """A node that may take a replacement is cordoned, and the pods tolerate that."""
+    """A node that may take a replacement is cordoned, and the pods tolerate the cordon."""
 
     reason = Reason.NODE_LEAVING
     ends = "when node {self.node} is uncordoned, or gone"
@@ -75,7 +75,7 @@ class NodeCordoned(Refusal):
 
     @property
     def of_node(self) -> str:
-        """What is so of the node."""
+        """What is wrong with the node."""
         return "it is cordoned, which the pods tolerate"
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ class DomainsCordoned(Refusal):
 
 
 class NodeOutOfOrder(Refusal):
-    """A node that may take a replacement does not serve pods, or not yet: `what` says why, and `sign` what says so."""
+    """A node that may take a replacement does not serve pods now: `what` is the trouble, `sign` shows it."""
 
     reason = Reason.NODE_SETTLING
     ends = "when node {self.node} has no longer its {self.sign}"
@@ -110,7 +110,7 @@ class NodeOutOfOrder(Refusal):
 
     @property
     def of_node(self) -> str:
-        """What is so of the node."""
+        """What is wrong with the node."""
         return f"{self.what} ({self.sign}). Wait, or repair the node"
 
     def __str__(self) -> str:
@@ -118,7 +118,7 @@ class NodeOutOfOrder(Refusal):
 
 
 NoTarget = NodeBeingDeleted | NodeToBeRemoved | NodeDraining | NodeCordoned | NodeOutOfOrder
-"""Why a node is no target whatever a pod tolerates."""
+"""Why a node must not take replacements, whatever they tolerate."""
 
 
 def _may_take(node: str, of_node: str) -> str:
@@ -129,14 +129,14 @@ _Landings = Callable[[frozenset[str]], Collection[str]]
 
 
 class LeavingNodes:
-    """The nodes of one view that are no target whatever a pod tolerates."""
+    """The nodes of one view that must not take replacements, whatever these tolerate."""
 
     def __init__(self, view: View) -> None:
         self._nodes = view.nodes
 
     @cached_property
     def refusals(self) -> Mapping[str, NoTarget]:
-        """Why each of them must not take replacements, by name."""
+        """Why each of these nodes must not take replacements, by name."""
         found = ((node.name, _refuse(node)) for node in self._nodes.by_name.values())
         return {name: refusal for name, refusal in sorted(found, key=lambda row: row[0]) if refusal is not None}
 
@@ -145,10 +145,10 @@ class LeavingNodes:
         return frozenset(self.refusals)
 
     def refuse(self, keys: Collection[str], find_landings: _Landings) -> Refusal | None:
-        """Return why a step waits; None where it need not.
+        """Return why a step waits; None if it need not.
 
-        `keys` are the topology keys of what it repairs; `find_landings` returns which of some nodes may take one of its
-        replacements.
+        `keys` are the topology keys of the repaired violations; `find_landings` returns which of some nodes may take a
+        replacement.
         """
         landings = find_landings(self._names) if self._names else ()
         for name in sorted(landings):

@@ -26,7 +26,7 @@ _NODE: Final = attrgetter("node")
 
 
 class VolumePinned(Refusal):
-    """Its volumes reach fewer of the nodes than the group's pods can use, and no other domain, or none that helps."""
+    """The pod's volumes reach only some of the nodes that its group can use, and no other domain that helps."""
 
     reason = Reason.VOLUME_PINNED
     reachable: int
@@ -39,7 +39,7 @@ class VolumePinned(Refusal):
 class TemplatesDiffer(Refusal):
     """A partition keeps a StatefulSet at two revisions, and this pod is scheduled differently from the first one.
 
-    The pods of one owner are planned as pods of one class, that of its first pod.
+    All pods of one owner are planned in the class of its first pod.
     """
 
     reason = Reason.NOT_PREDICTABLE
@@ -68,10 +68,10 @@ class DefinitionsDiffer(Refusal):
 
 
 class VolumeInUse(Refusal):
-    """A ReadWriteOnce volume of it is attached to a node for other pods: a replacement would start nowhere else.
+    """Other pods use the pod's ReadWriteOnce volume on its node, so a replacement could start only there.
 
     The scheduler does not check that; the attach-detach controller answers Multi-Attach for as long as they live.
-    `known` is whether CSIDrivers were read: one may say that its driver attaches nothing.
+    `known` is whether CSIDrivers were read; a CSIDriver may say that its volumes need no attachment.
     """
 
     reason = Reason.VOLUME_PINNED
@@ -91,7 +91,7 @@ class VolumeInUse(Refusal):
 
 
 class ClaimLost(Refusal):
-    """The volume of a claim is gone: the pod runs with what it still has, and no replacement starts."""
+    """The volume of a claim is gone: the pod still runs, but no replacement would start."""
 
     reason = Reason.VOLUME_PINNED
     claim: str
@@ -105,7 +105,7 @@ class ClaimLost(Refusal):
 
 
 class ClaimBeingDeleted(Refusal):
-    """A claim of it is being deleted, which the pods that use it hold up: it goes with the last of them."""
+    """A claim of the pod is being deleted. It goes away with the last pod that uses it."""
 
     reason = Reason.VOLUME_PINNED
     claim: str
@@ -130,7 +130,7 @@ class NodeGone(Refusal):
 
 
 class PendingPodUnpredictable(Refusal):
-    """A pod has no node yet, and the model cannot say where it may be placed."""
+    """A pod has no node yet, and the model cannot predict where it may be placed."""
 
     reason = Reason.GROUP_IN_FLIGHT
     ends = "when pod {self.pod} has a node"
@@ -156,7 +156,7 @@ class PodPartition(Struct, eq=False):
     """The pods of a group. `missing` is the number without a node, including pods that owners have still to create."""
 
     ranked: RankedPods = RankedPods()
-    """The pods that may move."""
+    """The pods that may move, ranked by cost."""
     refused: list[tuple[Pod, PodController, Refusal]] = field(default_factory=list)
     missing: int = 0
     waiting: list[Pod] = field(default_factory=list)
@@ -169,7 +169,7 @@ class PodPartition(Struct, eq=False):
         return self.ranked.by_node
 
     def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> "PodPartition":
-        """Return the partition, in which only pods may move whose eviction is allowed by then."""
+        """Return the partition with only those pods movable whose eviction is allowed by `latest`."""
         return structs.replace(self, ranked=self.ranked.within(allowed, latest))
 
     def add(self, other: "PodPartition") -> None:
@@ -201,10 +201,10 @@ class PodPartitioner:
         counts: Callable[[Labels], bool],
         only: frozenset[str] | None = None,
     ) -> PodPartition | Refusal:
-        """Partition the members' pods; `refusals` has for each member why none of its pods may move, or None.
+        """Partition the members' pods; `refusals` says for each member why none of its pods may move, or None.
 
-        `nodes` admit the group's pods; `counts` returns whether pods with these labels count. With `only` the other
-        pods are left out, by UID.
+        `nodes` admit the group's pods; `counts` returns whether pods with these labels count. With `only`, a set of
+        UIDs, all other pods are left out.
 
         A pod whose labels have been changed so that it is not counted is neither movable nor refused: moving it would
         repair nothing. The group is refused while one of its pods is pending and the scheduler may not choose its node
@@ -236,10 +236,10 @@ class PodPartitioner:
         return pods
 
     def _are_all_movable(self, member: PodController, counts: Callable[[Labels], bool]) -> bool:
-        """Return whether a quick test shows that all pods of a member may move: they are alike, and on nodes.
+        """Return whether a quick test shows that all pods of a member are alike, on nodes, and may move.
 
-        A plan of 150,000 pods takes 1.3 times as long where each pod is tested. What is checked here for one pod
-        follows from labels alone; volumes and pods of two templates are left to the test of each pod.
+        A plan of 150,000 pods takes 1.3 times as long if each pod is tested. One pod is tested here for checks that
+        depend on labels alone. Members with volumes or pods of two templates are left to the test of each pod.
         """
         pods = member.pods
         if member.labels is None or not pods or _may_have_two_templates(member):
@@ -274,7 +274,7 @@ class PodPartitioner:
         for pod in of_class:
             node, labels = pod.node, pod.labels
             if node is None:
-                if not pod.spec.gated:  # held back by its gates it takes no place, for as long as they stay
+                if not pod.spec.gated:  # a pod with scheduling gates takes no place until they are removed
                     waiting.append(pod)
                 continue
             if node not in nodes:
@@ -296,7 +296,7 @@ class PodPartitioner:
         return waiting
 
     def _count_pending(self, member: PodController, waiting: Sequence[Pod], pods: PodPartition) -> Refusal | None:
-        """Count the pods of a member without a node in `pods`; refuse where the scheduler may not choose freely."""
+        """Count the pods of a member without a node in `pods`; refuse if the scheduler may not choose freely."""
         if member.owner is not None:
             uncreated = max(0, member.owner.replicas - len(member.pods))
             pods.missing += uncreated + len(waiting)
@@ -344,7 +344,7 @@ class PodPartitioner:
         return self._refuse_attached(following, pod)
 
     def _refuse_claims(self, pod: Pod) -> ClaimLost | ClaimBeingDeleted | None:
-        """Refuse a pod with a claim that its replacement cannot use; a claim of its own goes with it in any case."""
+        """Refuse a pod with a claim that its replacement cannot use, unless the claim is deleted with the pod."""
         for name in pod.claims:
             claim = self._view.snapshot.claim.get((pod.namespace, name))
             if claim is None or claim.owner_uid == pod.uid:
@@ -356,7 +356,7 @@ class PodPartitioner:
         return None
 
     def reach(self, pod: Pod) -> frozenset[str]:
-        """Return the nodes that the volumes of a pod's replacement reach; none where these are not known."""
+        """Return the nodes that the volumes of a pod's replacement reach; none if these are not known."""
         known = self._reach.get(pod.uid)
         if known is None:
             following = replacement(pod, self._view)
@@ -369,8 +369,8 @@ class PodPartitioner:
     def _refuse_attached(self, following: Pod, pod: Pod) -> Refusal | None:
         """Refuse a pod that shares a ReadWriteOnce volume with other pods on one node.
 
-        Volumes of some sources are not attached (NFS, a host's path), nor those of a CSI driver that says so; where
-        pods have started with it on several nodes, they show it.
+        Some volumes are not attached: NFS, host paths, and those of CSI drivers that say so. Pods that have started
+        with a volume on several nodes show the same.
         """
         snapshot = self._view.snapshot
         for name in following.claims:

@@ -1,7 +1,7 @@
-"""What an owner's controller does next, where that keeps pods in place: no replacement, a rollout, a scale-up.
+"""Next actions of an owner's controller that keep its pods in place: no replacement, a rollout, a scale-up.
 
-The controller decides what replaces an evicted pod, and when. The older facts of the same kind (a rollout, a pause, a
-deletion) are in `eligibility`, which puts all of them in order.
+The controller decides what replaces an evicted pod, and when. `eligibility` has further such facts (a rollout, a pause,
+a deletion) and puts all of them in order.
 """
 
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ class CreationFails(Refusal):
 
 
 class PodsTerminating(Refusal):
-    """Pods of a StatefulSet are terminating on nodes that are not Ready, so that nothing confirms that they ended."""
+    """Pods of a StatefulSet are terminating on nodes that are not Ready, so nothing confirms that they ended."""
 
     reason = Reason.CANNOT_CREATE
     ends = "when its terminating pods are deleted"
@@ -52,7 +52,7 @@ class PodsTerminating(Refusal):
 
 
 class SeveralReplicaSets(Refusal):
-    """Several ReplicaSets of one owner have pods: whatever its kind, it is being rolled out."""
+    """Several ReplicaSets of one owner have pods, so the owner, of any kind, is being rolled out."""
 
     reason = Reason.ROLLOUT_IN_PROGRESS
     ends = "when its rollout has ended"
@@ -88,7 +88,7 @@ class AutoscalerScales(Refusal):
 class LowerOrdinalNotReady(Refusal):
     """An owner with podManagementPolicy OrderedReady waits for a pod of a lower ordinal before it creates others.
 
-    `state` is what that pod is.
+    `state` says what is wrong with that pod.
     """
 
     reason = Reason.CANNOT_CREATE
@@ -105,7 +105,7 @@ class LowerOrdinalNotReady(Refusal):
 
 
 class OwnsObjects(Refusal):
-    """The pod is the only owner of other objects: the garbage collector deletes them with it, and asks no budget."""
+    """The pod is the only owner of other objects: the garbage collector deletes them, too, and checks no budget."""
 
     reason = Reason.NOT_EVICTABLE
     objects: tuple[str, ...]
@@ -123,8 +123,8 @@ class OwnsObjects(Refusal):
 def refuse_other_replica_sets(member: PodController, snapshot: Snapshot) -> Refusal | None:
     """Refuse a ReplicaSet if another ReplicaSet of its owner wants or has pods.
 
-    Pods that are terminating or finished no longer belong to a rollout. Once an old ReplicaSet wants no pods, the rest
-    ends by itself, nothing replaces it, and the scheduler's spread does not count it. This rule does not apply to
+    Pods that are terminating or finished no longer belong to a rollout. Once an old ReplicaSet wants no pods, its last
+    pods end by themselves, are not replaced, and do not count for the scheduler's spread. This rule does not apply to
     StatefulSets: the StatefulSets of one owner are the parts of one application, as an operator makes them.
     """
     owner = member.owner
@@ -143,10 +143,11 @@ def _wants_or_has_pods(owner: Workload, snapshot: Snapshot) -> bool:
 
 
 def refuse_scaled(workload: Workload, snapshot: Snapshot) -> Refusal | None:
-    """Refuse a workload with fewer or more replicas than an autoscaler leaves it.
+    """Refuse a workload with fewer or more replicas than its autoscaler allows.
 
-    A workload of 0 replicas has switched its autoscaler off, or was scaled to zero by it: it has no pods that could
-    move. Source: `pkg/controller/podautoscaler/horizontal.go` (reconcileAutoscaler): it needs no metrics for that.
+    With 0 replicas the autoscaler is switched off or has scaled to zero; the workload has no pods that could move.
+    Source: `pkg/controller/podautoscaler/horizontal.go` (reconcileAutoscaler), which needs no metrics to enforce these
+    bounds.
     """
     if not workload.replicas:
         return None
@@ -177,7 +178,7 @@ def _describe_awaited(pod: Pod | None) -> str:
 
 
 def refuse_owning(pod: Pod, snapshot: Snapshot) -> Refusal | None:
-    """Refuse a pod with which others would be deleted; what has ended already, or is being deleted, does not count."""
+    """Refuse a pod with which other running pods would be deleted; ended or terminating pods do not count."""
     owned = [other for other in snapshot.owned_by_pod.get(pod.uid, ()) if _is_there(other)]
     if not owned:
         return None
@@ -190,12 +191,12 @@ def _is_there(owned: Workload | Pod) -> bool:
 
 
 def _count_pods(objects: Iterable[Workload | Pod], snapshot: Snapshot) -> int:
-    """Count the pods that go with some objects: pods among these, the pods that they control, and so on below."""
+    """Count the pods deleted together with some objects: pods among these, pods that they control, and so on."""
     going: dict[str, Workload | Pod] = {}
     left = list(objects)
     while left:
         owned = left.pop()
-        if owned.uid in going or not _is_there(owned):  # nothing keeps references from running in a circle
+        if owned.uid in going or not _is_there(owned):  # owner references may form a circle
             continue
         going[owned.uid] = owned
         left += snapshot.owned_by_pod.get(owned.uid, ())

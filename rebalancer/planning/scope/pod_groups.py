@@ -1,7 +1,7 @@
-"""Pods of a PodGroup that may be disrupted only as a whole: an eviction would take one of them alone.
+"""Pods of a PodGroup that may be disrupted only as a whole: an eviction would remove a single pod.
 
-The Eviction API does not ask a PodGroup. Only kube-scheduler heeds its `disruptionMode`, when it preempts. With `All`,
-the remaining pods of the group are useless to their owner, so its pods stay. They also stay where the PodGroup is not
+The Eviction API does not check PodGroups. Only kube-scheduler heeds its `disruptionMode`, when it preempts. With `All`,
+the remaining pods of the group are useless to their owner, so its pods stay. They also stay if the PodGroup is not
 known.
 
 Source: `k8s.io/api/scheduling/v1beta1/types.go` (DisruptionMode).
@@ -41,7 +41,7 @@ class PodGroupUnknown(Refusal):
 
 
 def refuse_group(pod: Pod, snapshot: Snapshot) -> Refusal | None:
-    """Return why a pod must stay for the sake of its PodGroup, or None."""
+    """Return why a pod must stay because of its PodGroup, or None."""
     if not pod.spec.pod_group:
         return None
     name = f"{pod.namespace}/{pod.spec.pod_group}"

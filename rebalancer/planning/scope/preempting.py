@@ -1,12 +1,12 @@
 """Pending pods that are about to preempt others: the nodes that they may take, and the pods that may go.
 
-A pod that no node admits, and that has the priority for it, gets a node at the scheduler's next attempt: pods of lower
-priority are deleted there. Until it is bound, the free capacity of that node is not free, and the pods that may go are
-not there to be moved.
+If no node admits a pod that has a high priority, the scheduler makes room at its next attempt by deleting pods of lower
+priority on a node. Until it is bound, the free capacity of that node is not free, and the pods that may go are not
+there to be moved.
 
-Cost: nothing where no pod has a lower priority than a pending pod, as in most clusters. Otherwise it takes one dry run
-for each class of pending pods that no node admits, of at most `MOST_NODES` nodes in all. Beyond that, a node counts if
-it runs pods of lower priority, passes the filters on which pods have no influence, and would be large enough if empty.
+Cost: nothing if no pod has a lower priority than a pending pod, as in most clusters. Otherwise one dry run for each
+class of pending pods that no node admits, of at most `MOST_NODES` nodes in all. Beyond that, a node counts if it runs
+pods of lower priority, passes the filters on which pods have no influence, and would be large enough if empty.
 """
 
 from collections.abc import Hashable, Mapping
@@ -26,7 +26,7 @@ MOST_NODES: Final = 500
 
 
 _HIGHEST: Final = 2**31
-"""Above every priority."""
+"""A number above every priority."""
 
 
 class Preempting:
@@ -37,10 +37,10 @@ class Preempting:
         self._nodes_left = MOST_NODES
         self._known: dict[Hashable, frozenset[str]] = {}
         self.victims: Final[dict[str, Pod]] = {}
-        """By the UID of each pod that may go, the pod that may preempt it."""
+        """The pod that may preempt each pod, by the UID of the preempted pod."""
 
     def find_nodes(self, pod: Pod) -> frozenset[str]:
-        """Return the nodes that a pending pod may take by preemption; none where it fits or does not preempt."""
+        """Return the nodes that a pending pod may take by preemption; none if it fits or does not preempt."""
         nominated = frozenset({pod.nominated_node} & self._view.nodes.names) if pod.nominated_node else frozenset()
         if not has_lower_pods(pod, self._view):
             return nominated
@@ -70,7 +70,7 @@ class Preempting:
 
     @cached_property
     def _lowest_priority(self) -> Mapping[str, int]:
-        """The lowest priority on each node; that of a pod that nothing preempts where none runs."""
+        """The lowest priority of the pods on each node; `_HIGHEST` if no pod runs there."""
         view = self._view
         return {
             name: min((pod.spec.priority for pod in view.pods_on(name)), default=_HIGHEST) for name in view.nodes.names
@@ -78,9 +78,9 @@ class Preempting:
 
 
 def _is_unclear(pod: Pod, view: View) -> bool:
-    """Say whether a pod may be pending for another reason than the filters: it might never preempt, and wait for good.
+    """Say whether a pod may be pending for other reasons than filters: it might then never preempt.
 
-    What only its score depends on does not matter here.
+    Fields that affect only scores do not matter here.
     """
     spec = pod.spec
     placed_otherwise = spec.node_name is not None or spec.scheduler != view.profile.name

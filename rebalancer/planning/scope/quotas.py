@@ -1,6 +1,6 @@
-"""What the evictions of a plan add to the quotas of their namespaces, where a replacement uses more than the old pod.
+"""What a plan's evictions add to the usage of quotas if a replacement uses more than the old pod.
 
-A quota is spent step by step, as budgets are: one replacement may fit, and the third not.
+Like budgets, a quota is spent step by step: the first replacement may fit and the third not.
 """
 
 from collections import Counter, defaultdict
@@ -14,7 +14,7 @@ from rebalancer.model.snapshot import Snapshot
 
 
 class QuotaLedger:
-    """What is planned of each quota, and what moves that are under way may still add."""
+    """The planned additions to each quota, and what moves under way may still add."""
 
     def __init__(self, snapshot: Snapshot, memory: PlanningMemory) -> None:
         self._snapshot = snapshot
@@ -32,7 +32,7 @@ class QuotaLedger:
         for quota, charges in self._charges(pod, member):
             planned = self._planned[quota]
             if self._moving[pod.namespace]:
-                # The evicted pods' usage may be returned already, and their replacements not be made yet.
+                # The usage of the evicted pods may be released already, while their replacements do not exist yet.
                 more = {one.resource: max(0, one.requested - one.returned) for one in charges}
                 planned = planned + Counter({name: self._moving[pod.namespace] * each for name, each in more.items()})
             exceeded = refuse_by(quota, charges, planned)
@@ -41,7 +41,7 @@ class QuotaLedger:
         return None
 
     def take(self, pod: Pod, member: PodController, times: int) -> None:
-        """Add a replacement (1), or take it back (-1). What an eviction returns is not there before the pod is gone."""
+        """Add a replacement (1), or take it back (-1). The evicted pod's usage stays until the pod is gone."""
         for quota, charges in self._charges(pod, member):
             planned = self._planned[quota]
             for charge in charges:

@@ -24,8 +24,8 @@ ActOn = tuple[WhenUnsatisfiable, ...]
 class Requirement(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     """One constraint or limit over one set of pods.
 
-    `domain` maps a node to its domain of `key`; nodes that it lacks do not count. `domains` is the number of domains of
-    `nodes`. `counted` are the pods that count, by node. `bound` is required of each domain.
+    `domain` maps a node to its domain of `key`; other nodes do not count. `domains` is the number of domains of
+    `nodes`. `counted` is the number of counted pods by node. `bound` is required of each domain.
     """
 
     source: EvaluatedConstraint | EvaluatedLimit
@@ -44,7 +44,7 @@ class Requirement(Struct, frozen=True, kw_only=True, eq=False, gc=False):
         return selector is not None and selector.matches(labels)
 
     def required_labels(self) -> Iterator[tuple[str, str]]:
-        """Yield labels without which no pod counts, as far as single values are required; see `workload_label`."""
+        """Yield the labels, with single values, that every counted pod must have; see `workload_label`."""
         if isinstance(self.source, EvaluatedLimit):
             group, key = self.source.gathered.policy_group, dict(self.source.key)
             if WORKLOAD in (*group.group_by, *(self.source.rule.group_by or ())):
@@ -97,7 +97,7 @@ class Requirement(Struct, frozen=True, kw_only=True, eq=False, gc=False):
 
 
 def workload_label(workload: Reference) -> tuple[str, str]:
-    """Return what stands for the workload among the labels of its pods: no label has an empty key."""
+    """Return a label that stands for the workload; its empty key collides with no real label."""
     return "", workload_key(workload)["workload"]
 
 
@@ -122,7 +122,7 @@ def _is_meant(limit: EvaluatedLimit, labels: Labels, workload: Reference) -> boo
 
 
 def requirements_of_group(evaluated: EvaluatedGroup, view: View, act_on: ActOn) -> tuple[Requirement, ...]:
-    """Return what a group's constraints require: hard ones always, soft ones if they are acted on."""
+    """Return the requirements of a group's constraints: hard always, soft if they are acted on."""
     constraints = [*evaluated.hard, *(evaluated.soft if WhenUnsatisfiable.SCHEDULE_ANYWAY in act_on else ())]
     return tuple([_requirement_of(constraint, view) for constraint in constraints if is_effective(constraint, view)])
 
@@ -188,8 +188,8 @@ def depends_on_pod_count(requirement: Requirement) -> bool:
 def requirement_for_count(requirement: Requirement, more: int) -> Requirement | None:
     """Return the requirement for `more` pods, also of a limit that the present number of pods cannot satisfy.
 
-    None where it is not known: a limit may not apply to that number of pods, be a share of the pods in a larger domain,
-    or count a domain without nodes.
+    None if that requirement is not known: a limit may not apply to that number of pods, be a share of the pods in a
+    larger domain, or count a domain without nodes.
     """
     limit = requirement.source
     if not isinstance(limit, EvaluatedLimit):

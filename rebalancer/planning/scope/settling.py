@@ -1,16 +1,15 @@
 """Nodes on which a replacement should not be placed yet: they are not Ready, start nothing, or are in motion.
 
-They stay in the model, since the scheduler counts them and may place pods on them. So a step waits if one of its
-replacements may be placed on such a node; other steps do not. A node has to settle when it has become Ready, or was
-uncordoned or given another value of a topology key. A node that was lost a moment ago takes no replacement. But what
-has happened to it may happen to its neighbours. So for the same time its zone waits with it, or, without a zone, its
-smallest domain.
+They stay in the model, since the scheduler counts them and may place pods on them. So a step waits only if one of its
+replacements may be placed on such a node. A node has to settle after it becomes Ready, is uncordoned or gets another
+value of a topology key. A node that was lost a moment ago takes no replacement, but its neighbours may be lost next. So
+for the same time its zone settles, too, or, without a zone, its smallest domain.
 
 In an autoscaled cluster nodes join all the time. So a component waits for nodes that have become Ready, and for the
-neighbours of lost nodes, at most `nodes.settle` in all: from then on until it is repaired these count like any other.
-For nodes that were uncordoned or relabelled, as in a maintenance that goes from node to node, it waits an hour at most.
-It waits for a node that is not Ready, or on which nothing starts, as long as the node is a target, and for a domain in
-motion until that has settled.
+neighbours of lost nodes, at most `nodes.settle` in all: after that, until the component is repaired, such nodes count
+like any other. For nodes that were uncordoned or relabelled, for example in a maintenance that goes from node to node,
+a component waits an hour at most. It waits for a node that is not Ready, or on which nothing starts, as long as the
+node is a target, and for a domain in motion until the domain has settled.
 """
 
 from collections import defaultdict
@@ -32,7 +31,7 @@ from rebalancer.policy import Policy
 from rebalancer.scheduling.view import View
 
 _Chunks = Sequence[frozenset[str]]
-"""Nodes, some at a time: mostly the first ones answer for thousands whether a replacement may land on any."""
+"""Chunks of nodes: mostly the first chunk shows whether a replacement may be placed on any of thousands."""
 
 _CHUNK: Final = 16
 
@@ -69,7 +68,8 @@ class NodeSettling(Refusal):
 class NodeChanged(Refusal):
     """A replacement may be placed on a node that was lately uncordoned, relabelled or lost, or near a lost node.
 
-    `domain` is a lost node's, in which the step waits with it; else None. The component waits at most `longest` in all.
+    `domain` is the domain of a lost node if the step waits for its neighbour; else None. The component waits at most
+    `longest` in all.
     """
 
     reason = Reason.NODE_SETTLING
@@ -88,7 +88,7 @@ class NodeChanged(Refusal):
 
 
 class _Wait(NamedTuple):
-    """Since when a node settles, and what says so: a change, or None where it has become Ready."""
+    """Since when a node settles, and the change that caused it; None if the node became Ready."""
 
     since: datetime
     node: str
@@ -102,7 +102,7 @@ def _divide(nodes: Collection[str]) -> _Chunks:
 
 
 class SettlingNodes:
-    """The nodes of one view that take no replacement yet; the memory says since when components wait."""
+    """The nodes of one view that take no replacement yet; the memory has the time since which components wait."""
 
     def __init__(self, view: View, policy: Policy, memory: PlanningMemory, assessment: Assessment) -> None:
         self._nodes = view.nodes
@@ -119,7 +119,7 @@ class SettlingNodes:
 
     @cached_property
     def _waits(self) -> Sequence[tuple[_Wait, _Chunks]]:
-        """The nodes that settle, by the last reason of each, the newest first."""
+        """The nodes that settle, each with its last reason, the newest first."""
         now, settle = self._clock.now, self._settle
         waits = {
             name: _Wait(node.ready_since, name)
@@ -142,7 +142,7 @@ class SettlingNodes:
 
     @cached_property
     def held(self) -> Mapping[str, UnsettledDomain]:
-        """The domain in motion that holds a node, among domains that hold it longer than the node's own changes do."""
+        """For nodes that a domain in motion delays longer than their own changes do: that domain."""
         held: dict[str, UnsettledDomain] = {}
         for domain, chunks in self._unsettled:
             for name in chain.from_iterable(chunks):
@@ -159,7 +159,7 @@ class SettlingNodes:
 
     @cached_property
     def neighbours(self) -> Mapping[str, NodeChange]:
-        """For nodes that settle for a lost node near them, not for a change of their own: what became of that node."""
+        """For nodes that settle because of a lost neighbour, not their own change: what became of the neighbour."""
         return {
             name: wait.change
             for wait, chunks in self._waits
@@ -207,7 +207,7 @@ class SettlingNodes:
     def find_waits(
         self, component: Component, find_landings: Callable[[frozenset[str]], Collection[str]]
     ) -> Iterator[Refusal]:
-        """Yield what a step waits for, of each kind what ends last; nothing where it need not wait.
+        """Yield what a step waits for, the last to end of each kind; nothing if it need not wait.
 
         `find_landings` returns which of some nodes may take one of its replacements.
         """
@@ -225,7 +225,7 @@ class SettlingNodes:
             yield refusal
 
     def _find_stuck(self, component: Component) -> Mapping[str, Refusal]:
-        """Return the nodes on which nothing starts, or none of the component's pods."""
+        """Return the nodes on which nothing starts, or no pod of the component starts."""
         owners = {"", *(member.owner.uid for member in component.members if member.owner is not None)}
         return {node.refusal.node: node.refusal for node in self._without_starts if node.owner in owners}
 
@@ -233,7 +233,7 @@ class SettlingNodes:
         now, settle = self._clock.now, self._settle
         first = min(now, self._waiting.get(make_token(component), now))
         longest = settle if wait.change is None or wait.domain is not None else LONGEST_UNSETTLED
-        # A time in the future, from another clock, must not delay anything without end: no wait begins later than now.
+        # No wait begins later than now, since a future time from another clock must not delay anything forever.
         until = min(min(now, wait.since) + settle, first + longest)
         if self._clock.has_passed(until):
             return None

@@ -1,16 +1,17 @@
 """Templates whose newest pod does not start: the replacement of a Ready pod would not start either.
 
 The newest pod of a template is the witness for its replacements. While it cannot pull its image, lacks a Secret or
-ConfigMap, or has crashed since it was made, no Ready pod of that template goes. That ends when the witness is Ready or
-gone, or a pod of the template that was made no earlier is Ready.
+ConfigMap, or has crashed since it was made, no Ready pod of that template goes. The wait ends when the witness is Ready
+or gone, or an equally new pod of the template is Ready.
 
-Example: the image of a Deployment has been deleted from its registry. Its pods run on, since their nodes have it. A pod
-that was made three days ago waits with ImagePullBackOff, and so would every replacement on a node without the image.
+Example: the image of a Deployment has been deleted from its registry. Its pods keep running, since their nodes have the
+image. A pod that was made three days ago waits with ImagePullBackOff, and so would every replacement on a node without
+the image.
 
-If a later pod is Ready elsewhere, the fault of an earlier pod may be its node's. It shows nothing if it runs on the
-node of the earlier pod: that node has started the template, and what is lacking has gone since then. If pods of several
-owners do not start on one node, and on no other, the fault is that node's. It may be the node's, too, if the node has
-made no sandbox for a pod. Both are left to `assessment.starts`.
+If a later pod is Ready on another node, the fault of an earlier pod may be its node's. A later pod on the same node
+shows nothing of the sort: that node has started the template, so the image or object has gone since. If pods of several
+owners do not start on one node, and on no other, the fault is that node's. The fault may also be the node's if the node
+has made no sandbox for a pod. Both cases are left to `assessment.starts`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,7 +28,7 @@ _CRASH: Final = "CrashLoopBackOff"
 _LACKING: Final = frozenset(
     {"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError"}
 )
-"""What a kubelet says of a container whose image, or a Secret or ConfigMap of it, is not there, until it is."""
+"""Waiting reasons of a container whose image, Secret or ConfigMap is missing."""
 
 
 class TemplateDoesNotStart(Refusal):
@@ -69,11 +70,11 @@ class TemplateStarts:
         return {node: frozenset(owners) for node, owners in found.items()}
 
     def find_concerned(self, pods: Sequence[Pod]) -> Sequence[Pod]:
-        """Return which of some pods may be refused: none where every template starts."""
+        """Return which of some pods may be refused: none if every template starts."""
         return pods if self._failing else ()
 
     def refuse(self, pod: Pod) -> TemplateDoesNotStart | None:
-        """Return why a Ready pod must not go whose template does not start; None where it may."""
+        """Return why a Ready pod must not go because its template does not start; None if it may go."""
         if not self._failing or not pod.ready or pod.owner is None:
             return None
         key = pod.owner.uid, pod.revision
@@ -108,7 +109,7 @@ class TemplateStarts:
 
 
 def _get_failure(pod: Pod) -> str:
-    """Return why a pod has not started yet, "" where nothing says that its template does not."""
+    """Return why a pod has not started yet, "" if nothing shows that its template does not start."""
     if pod.starting_since is None:
         return ""
     if pod.start_failure in _LACKING or pod.start_failure == _CRASH:

@@ -31,7 +31,7 @@ class DomainTree:
         self.path: dict[str, DomainPath] = {
             name: known.setdefault(path, path) for name, path in zip(names, paths, strict=False)
         }
-        """The path of each node."""
+        """The path of each node's domain."""
         self.last: dict[str, str] = dict(zip(names, map(last.get, names, names), strict=True))
         """The domain of each node on the last level: the label's value, or the node's name if the level has no key."""
         self.members: dict[DomainPath, list[str]] = {}
@@ -77,7 +77,7 @@ class DomainTree:
 
     @cached_property
     def _path_of_value(self) -> Mapping[str, DomainPath]:
-        """The path whose last value it is; keys nest, so there is one."""
+        """For each value the path that ends with it; keys nest, so there is only one."""
         return {path[-1]: path for path in self.members}
 
     def values(self, level: int) -> Iterable[str]:
@@ -106,7 +106,7 @@ class Topologies:
         return one is other or self._representative(one) is self._representative(other)
 
     def _representative(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return the first set that is equal to this one. A frozenset computes its hash only once."""
+        """Return the first set equal to this one. A frozenset computes its hash only once, so this is cheap."""
         return self._sets.setdefault(nodes, nodes)
 
     def crossing(self, nodes: frozenset[str], keys: Sequence[str]) -> tuple[str, str] | None:
@@ -127,7 +127,7 @@ class Topologies:
 
 
 def _are_nested(fine: Mapping[str, str], coarse: Mapping[str, str], nodes: frozenset[str]) -> bool:
-    """Return whether each fine domain lies in one coarse domain: there are as many pairs of the two as fine domains."""
+    """Return whether each fine domain lies in one coarse domain: then there are as many pairs as fine domains."""
     below = list(map(fine.__getitem__, nodes))
     domains = len(set(below))
     return domains == len(nodes) or len(set(zip(below, map(coarse.__getitem__, nodes), strict=True))) == domains

@@ -1,6 +1,6 @@
-"""Nodes that the scheduler may choose for a replacement, and on which it would not run, or not for long.
+"""Nodes that the scheduler may choose for a replacement although it would not run there, or not for long.
 
-A step waits if one of its replacements may be placed on such a node; other steps do not.
+A step waits only if one of its replacements may be placed on such a node.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -48,10 +48,10 @@ class ToleratedForAWhile(Refusal):
 
 
 def refuse_unable(places: Iterable[tuple[Pod, frozenset[str]]], view: View, find_landings: _Landings) -> Refusal | None:
-    """Return why replacements must not be made; None where they may.
+    """Return why a step must not create these replacements; None if it may.
 
-    `places` are pods like them, each with nodes that may take it; `find_landings` returns which of some nodes may take
-    one of them.
+    `places` are example pods, each with the nodes that may take it; `find_landings` returns which of some nodes may
+    take a replacement.
     """
     for sample, nodes in places:
         for inability in find_inabilities(sample, view):
@@ -84,10 +84,10 @@ def _find_ending(tolerations: tuple[Toleration, ...], view: View) -> Mapping[str
 
 
 def _limit_tolerance(taints: Iterable[Taint], tolerations: tuple[Toleration, ...]) -> Iterator[tuple[int, str]]:
-    """Yield for how many seconds tolerations tolerate NoExecute taints, each with its taint, where that ends.
+    """Yield (seconds, taint) for NoExecute taints that the tolerations tolerate for a limited time.
 
-    For each taint the first matching toleration counts. Without a match it is no time at all, as where the scheduler's
-    configuration switches TaintToleration off. Nodes that are not Ready are left to `settling`. Source:
+    For each taint the first matching toleration counts. Without a match the time is 0, for example if the scheduler's
+    configuration disables TaintToleration. Nodes that are not Ready are left to `settling`. Source:
     `GetMatchingTolerations` and `getMinTolerationTime` of `pkg/controller/tainteviction`.
     """
     for taint in taints:

@@ -1,6 +1,6 @@
-"""The pods of a group that may move, cheapest first: the cost of moving each, its rank by that cost, and the words.
+"""The pods of a group that may move, cheapest first: their costs, ranks by cost, and words for the costs.
 
-The order of the costs is that of the fields of `Cost`, here and nowhere else.
+The fields of `Cost` alone define the order of the costs.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +30,7 @@ class Allowed(IntEnum):
 
 
 class Cost(NamedTuple):
-    """The cost of moving a pod; between two pods that would do equally, the first difference decides."""
+    """The cost of moving a pod; between two equally useful pods the first difference decides."""
 
     allowed: Allowed
     avoided: bool
@@ -38,7 +38,7 @@ class Cost(NamedTuple):
     deletion_cost: int
     ready: bool
     age: float
-    """The seconds from its creation to the epoch, so that the youngest is the lowest."""
+    """The seconds from its creation to the epoch, so that the youngest pod has the lowest number."""
     name: str
 
     @property
@@ -58,7 +58,7 @@ _OF_POD: Final[Mapping[str, Callable[[Pod], Any]]] = {
     "age": _age,
     "name": attrgetter("name"),
 }
-"""The fields of `Cost` that are the pod's own, in their order, and how each is read."""
+"""The fields of `Cost` that are read from the pod itself, in order, and how."""
 
 _SAME_IF_ALIKE: Final = frozenset({"priority", "deletion_cost"})
 
@@ -70,7 +70,7 @@ _ALLOWED: Final = {
 """The words for a pod that the budgets allow less soon than another."""
 
 _UNDATED: Final = 0.0
-"""The age of a pod if a file does not say when it was created."""
+"""The age used if a file does not say when a pod was created."""
 
 _WORDS: Final[Mapping[str, tuple[str, Callable[[Cost, Cost, str], str]]]] = {
     "allowed": ("budgets", lambda mine, _, other: _ALLOWED[mine.allowed].format(other)),
@@ -94,7 +94,7 @@ _WORDS: Final[Mapping[str, tuple[str, Callable[[Cost, Cost, str], str]]]] = {
 
 
 def describe_difference(staying: Cost, evicted: Cost) -> str:
-    """Say in which cost a pod first differs from the pod that is evicted instead; the costs before it are equal."""
+    """Say in which cost a pod first differs from the pod that is evicted instead."""
     *costs, name = Cost._fields
     first = next((cost for cost in costs if getattr(staying, cost) != getattr(evicted, cost)), name)
     if first == name:
@@ -110,9 +110,9 @@ def describe_difference(staying: Cost, evicted: Cost) -> str:
 
 
 def sort_by_cost(pods: list[Pod], avoided: frozenset[str], *, named: bool, alike: bool) -> None:
-    """Sort pods by what they cost, as far as budgets do not tell them apart: by each part, the least important first.
+    """Sort pods by cost, budgets left aside: one stable sort by each part, the least important first.
 
-    That is many times faster than comparing whole costs, because most pods of a workload are equal in most parts.
+    This is many times faster than comparing whole costs, because most pods of a workload are equal in most parts.
     `named`: they are sorted by name already. `alike`: they share one spec and have no annotations.
     """
     for field in reversed(tuple(_OF_POD)):
@@ -144,9 +144,9 @@ class Victim(Struct, frozen=True, gc=False):
 class RankedPods(Struct, frozen=True, eq=False, dict=True):
     """The pods of a group that may move, cheapest first: a pod's rank is its position among them.
 
-    `owners` gives the member that a pod belongs to by the pod's UID, where there are several. `avoided` are the UIDs
-    of victims of last resort. `counted` are the counts by node of exactly these pods, where that is known. `allowed` is
-    when the budgets allow the eviction of each, by UID, where they tell the pods apart.
+    `owners` gives the member that a pod belongs to by the pod's UID, where there are several. `avoided` are the UIDs of
+    victims of last resort. `counted` are the counts by node of exactly these pods, where that is known. `allowed` is
+    when the budgets allow the eviction of each pod, by UID, if they distinguish the pods.
     """
 
     pods: Sequence[Pod] = ()
@@ -165,7 +165,7 @@ class RankedPods(Struct, frozen=True, eq=False, dict=True):
         return RankedPods([*self.pods, *(pod for pod, _ in joining)], first, owners, self.avoided)
 
     def within(self, allowed: Mapping[str, Allowed], latest: Allowed) -> "RankedPods":
-        """Return the pods whose eviction is allowed by then, sorted by how soon it is allowed."""
+        """Return the pods whose eviction is allowed by `latest`, sorted by how soon it is allowed."""
         pods = [pod for pod in self.pods if allowed[pod.uid] <= latest]
         pods.sort(key=lambda pod: allowed[pod.uid])
         return RankedPods(pods, self.member, self.owners, self.avoided, allowed=allowed)
@@ -184,7 +184,7 @@ class RankedPods(Struct, frozen=True, eq=False, dict=True):
         ]
 
     def find(self, uid: str) -> Victim | None:
-        """Return the pod with this UID as a victim, None if it is not one of these."""
+        """Return the pod with this UID as a victim, None if it is not among these pods."""
         return next((self.victims([rank])[0] for rank, pod in enumerate(self.pods) if pod.uid == uid), None)
 
     @cached_property

@@ -1,1 +1,1 @@
-"""The one search of the planner: its driver, its limits, what it reports, and the answers that one plan shares."""
+"""The planner's search: its driver, its limits, its reports, and the answers that one plan shares."""

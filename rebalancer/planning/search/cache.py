@@ -1,7 +1,7 @@
-"""Cached results about states that one plan needs many times: workloads of one shape share them.
+"""Cached results about states, which a plan needs many times because workloads of one shape share them.
 
-A plan makes one cache and passes it down, so that planning stays a pure function: two plans at once share nothing, and
-nothing outlives a plan but the outcomes of hard integer programs (`multi_class.outcomes`), which change none.
+A plan makes one cache and passes it down, so that planning stays a pure function: concurrent plans share nothing, and
+nothing outlives a plan except the outcomes of hard integer programs (`multi_class.outcomes`), which change no plan.
 """
 
 from collections.abc import Hashable
@@ -11,7 +11,7 @@ from typing import Any, Generic, Self, TypeVar
 from rebalancer.planning.search.limits import SearchLimits
 
 _LARGEST = 1 << 16
-"""Answers of one kind that are stored; beyond that all are dropped, because large searches seldom revisit states."""
+"""Up to this many answers of one kind are stored. Beyond that all are dropped: large searches seldom revisit states."""
 
 Answer = TypeVar("Answer")
 
@@ -52,7 +52,7 @@ class SearchCache:
         self.states = Answers[Any]()
         self._numbers: dict[Hashable, int] = {}
         self.contingent_steps: dict[Hashable, Any] = {}
-        """Never dropped: computing an answer again would spend the plan's budget again."""
+        """These answers are never dropped, because computing them again would spend the plan's budget again."""
 
     def within(self, limits: SearchLimits) -> Self:
         """Return a cache that shares the answers, for searches within other limits."""

@@ -1,4 +1,4 @@
-"""The one search of the planner: evictions with a good outcome whatever the scheduler does.
+"""The planner's search: evictions with a good outcome whatever the scheduler does.
 
 Problem: the planner chooses the eviction, the scheduler chooses what follows. Idea: an AND-OR search. It takes a
 candidate (OR) if every one of its rest states (AND) is good; in a rest state the scheduler has nothing left to do.
@@ -50,7 +50,7 @@ class Flaw(IntEnum):
     WORSE = -2
     """A constraint or limit is exceeded by more than before."""
     CLOSED = -3
-    """No node admits a further pod and a bound is still violated: the next replacement would be stuck."""
+    """No node admits a further pod while a bound is violated, so the next replacement would be stuck."""
     UNKNOWN = -4
     """The possible next states are not known."""
 
@@ -85,7 +85,7 @@ def rest_states(start: State, moves: Moves[State]) -> Iterator[State]:
 
 
 def worst_rest(rests: Iterable[State], value: Callable[[State], int]) -> int:
-    """Return the greatest value of the rest states, or the first that is a `Flaw`: then no other is visited."""
+    """Return the greatest value of the rest states, or the first `Flaw`, after which no other state is visited."""
     greatest = 1
     for state in rests:
         outcome = value(state)

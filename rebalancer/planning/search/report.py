@@ -1,4 +1,4 @@
-"""What a search reports: which method answered for a component, and why others did not.
+"""What a search reports: which method found a step for a component, and why other methods did not.
 
 The idea is resolvelib's: a search calls a reporter at each candidate instead of logging, and the result is a value that
 reporting puts into words.
@@ -14,7 +14,7 @@ from rebalancer.planning.search.driver import Flaw
 
 
 class Method(StrEnum):
-    """How a step was found. The Plan document shows the values."""
+    """How a step was found. The Plan document shows these values."""
 
     CERTIFICATE = "certificate"
     """Arithmetic on the counts shows that any minimal set of victims is a step (`single_class.certificate`)."""
@@ -25,7 +25,7 @@ class Method(StrEnum):
     LOOKAHEAD = "lookahead"
     """The search followed the scheduler's choices on the real nodes (`steps.lookahead`)."""
     PARTIAL = "partial"
-    """A step of a partial repair, found by one of the last two methods."""
+    """A step of a partial repair, found by FORCED or LOOKAHEAD."""
     ADDITION = "addition"
     """A step that adds pods before it takes others away (`steps.additions`)."""
     PREEMPTION = "preemption"
@@ -35,7 +35,7 @@ class Method(StrEnum):
 class Attempt(Struct, frozen=True, kw_only=True):
     """One method that was tried: how many candidates it rejected for each flaw, and whether it reached its limit.
 
-    `answered`: it gave the step.
+    `answered`: the method gave the step.
     """
 
     method: Method
@@ -45,7 +45,7 @@ class Attempt(Struct, frozen=True, kw_only=True):
 
 
 def merge_attempts(attempts: Iterable[Attempt]) -> tuple[Attempt, ...]:
-    """Return one attempt for each method, in the order of their first: a method may be tried for several goals."""
+    """Return one attempt for each method, in the order of first use, since a method may be tried for several goals."""
     merged: dict[Method, Attempt] = {}
     for attempt in attempts:
         before = merged.get(attempt.method)
@@ -83,7 +83,7 @@ class Tally:
         self._limit_reached = True
 
     def attempt(self, method: Method, *, answered: bool | None = None) -> Attempt:
-        """Return the counts; `answered` is given where more than one good candidate decides it."""
+        """Return the counts as an attempt; pass `answered` if a good candidate alone does not decide it."""
         return Attempt(
             method=method,
             answered=self._answered if answered is None else answered,

@@ -1,4 +1,4 @@
-"""What each namespace has of the searches of one plan: no team's workloads wait for what another team writes."""
+"""Each namespace's share in the searches of one plan: no team's workloads wait because of another team's objects."""
 
 from collections import Counter, defaultdict
 from collections.abc import Collection
@@ -30,7 +30,7 @@ class PlanTooCostly(Refusal):
 
 
 class CellShares:
-    """How many cells of integer programs the namespaces have left; a component takes them once, however often built."""
+    """How many cells of integer programs each namespace has left; a component takes cells once, even if built again."""
 
     def __init__(self, share: int) -> None:
         self._share = share
@@ -50,7 +50,7 @@ class CellShares:
 
 
 class NamespaceBudgets:
-    """A search budget; if several namespaces have something to be repaired, each may spend half of it."""
+    """A search budget; if several namespaces need repairs, each may spend half of it."""
 
     def __init__(self, whole: SearchBudget, namespaces: Collection[str]) -> None:
         self._whole = whole
@@ -58,7 +58,7 @@ class NamespaceBudgets:
         self._parts = defaultdict[str, SearchBudget](lambda: whole.part(self._most))
 
     def of(self, namespace: str) -> SearchBudget:
-        """Return what a namespace has; what it spends counts against the whole."""
+        """Return a namespace's budget; spending it also counts against the whole."""
         return self._parts[namespace]
 
     @property

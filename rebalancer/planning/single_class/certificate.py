@@ -1,4 +1,4 @@
-"""When no search is needed: repairs that the scheduler is forced to complete, as arithmetic on the counts shows.
+"""The certificate: arithmetic on the counts shows that the scheduler is forced to complete a repair.
 
 Problem: most repairs need no search, and searching thousands of workloads costs too much. Idea: the
 scheduler places a pod only where the domain then holds at most the count of the emptiest domain plus maxSkew. For the
@@ -50,10 +50,10 @@ _UNKNOWN: tuple[()] = ()
 
 
 class _Terms(NamedTuple):
-    """The numbers of the argument: `zone_skew` is the coarser key's maxSkew, or that of the only key.
+    """The numbers of the argument: `zone_skew` is the maxSkew of the coarser key, or of the only key.
 
     `share` is the most that the emptiest zone can hold, `level` the most that the emptiest node can hold; `host_skew`
-    is None where nothing is required of single nodes.
+    is None if nothing is required of single nodes.
     """
 
     zone_skew: int
@@ -70,7 +70,7 @@ class _Terms(NamedTuple):
 
 
 def certify(root: Inner, bounds: Bounds, pending: int, cache: SearchCache, lost: int = 0) -> Windows | None:
-    """Return within which windows any minimal set of victims is a step; None where that is not known.
+    """Return the windows within which any minimal set of victims is a step; None if that is not known.
 
     The windows are those of `selection.select_victims`: the least that a domain keeps if a pod leaves it, and the most
     that any domain may keep. `lost` is how many places of every domain other pods may take meanwhile.
@@ -92,7 +92,7 @@ def _certify(root: Inner, bounds: Bounds, pending: int, cache: SearchCache, lost
     if terms.host_skew is None or terms.total < count_domains(root, 2):
         if not _has_free_nodes(root, terms, lost):
             return None
-        # The emptiest zone is then filled first, whichever pods were evicted: the numbers do not matter either.
+        # The emptiest zone is then filled first, whichever pods were evicted, so the numbers do not matter.
         if terms.zone_skew == 1:
             return repair.windows
     elif lost or not _always_has_a_free_node(root, terms, terms.host_skew, cache):
@@ -101,7 +101,7 @@ def _certify(root: Inner, bounds: Bounds, pending: int, cache: SearchCache, lost
 
 
 def _terms(root: Inner, bounds: Bounds, pending: int, cache: SearchCache) -> _Terms | None:
-    """Return the terms of one level or two; None where the bounds have another form."""
+    """Return the terms of one level or two; None if the bounds have another form."""
     skew = bounds[0].max_skew
     if len(bounds) > 2 or skew is None:
         return None
@@ -129,7 +129,7 @@ def _has_free_nodes(root: Inner, terms: _Terms, lost: int) -> bool:
 
 
 def _capacity(subtree: Subtree, most: int | None) -> int:
-    """Return how many pods a domain can hold, at most `most` on each of its nodes."""
+    """Return how many pods a domain can hold with at most `most` on each of its nodes."""
     if is_leaf(subtree):
         cap = subtree[2]
         return cap if most is None else min(cap, most)
@@ -185,9 +185,9 @@ def _fullest_first(root: Inner, terms: _Terms, evictions: int, cache: SearchCach
     return windows[:1] if is_leaf(root[0][0]) else windows
 
 
-# Many branches: the certificate's conditions in the order of their proof; each that fails is an answer.
+# Many branches: the certificate's conditions in the order of their proof; each failed condition returns.
 def _gives_without_waste(zones: Sequence[_Zone], terms: _Terms, left: int, height: int, floor: int) -> bool:
-    """Return whether taking `left` victims down to `height` is possible, and no eviction can be wasted.
+    """Return whether `left` victims can be taken down to `height` without a wasted eviction.
 
     An eviction is wasted if a zone that no pod can leave any more can hold over maxSkew more than the emptiest zone,
     because the scheduler could place the replacements in the other zones.
@@ -203,12 +203,12 @@ def _gives_without_waste(zones: Sequence[_Zone], terms: _Terms, left: int, heigh
     could_waste = terms.total + terms.zone_skew <= terms.zones * (height - 1) + remaining
     if could_waste and min(zone.held for zone in zones) < height - terms.zone_skew:
         return False
-    # With maxSkew 1 a zone that too many pods have left is filled again before any other.
+    # With maxSkew 1 a zone that lost too many pods is filled again before any other zone.
     return terms.zone_skew == 1 or not any(zone.given and zone.held < terms.share for zone in zones)
 
 
 def _top_of_nodes(root: Inner, host_skew: int, terms: _Terms, cache: SearchCache) -> int | None:
-    """Return the most that a node may keep so that host maxSkew holds in the end; None where no count guarantees it."""
+    """Return the most that a node may keep so that host maxSkew holds in the end; None if no count guarantees it."""
     zones = [(count_range(zone, 1, cache)[0], count_domains(zone, 1)) for zone, _ in root]
     for top in range(terms.level + host_skew, terms.level - 1, -1):
         if all(low >= top - host_skew or terms.lowest + host_skew > size * (top - 1) for low, size in zones):
@@ -217,7 +217,7 @@ def _top_of_nodes(root: Inner, host_skew: int, terms: _Terms, cache: SearchCache
 
 
 def _zones_after_giving(root: Inner, level: int, top: int | None, cache: SearchCache) -> Sequence[_Zone] | None:
-    """Return the zones after no node keeps more than `top`; None where too many pods cannot move."""
+    """Return the zones once no node keeps more than `top`; None if too many pods cannot move."""
     zones = []
     for zone, times in root:
         given = more = 0

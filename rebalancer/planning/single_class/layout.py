@@ -1,7 +1,7 @@
 """One group on its real nodes: the placement as a tree of classes, and the nodes and pods behind each class.
 
 Searches work on classes of equal nodes; this module maps a class back to a node and its cheapest victim. Only nodes
-that hold pods of the group are objects; the others are counted.
+that hold pods of the group are objects; all other nodes are counted.
 """
 
 from collections import Counter, defaultdict
@@ -23,11 +23,11 @@ Leaves = tuple[tuple[Leaf, int], ...]
 """The nodes of a domain by their leaf, as a subtree."""
 
 _Tree = tuple[Mapping[DomainPath, Subtree], Inner]
-"""The subtree of each domain, and the tree of all."""
+"""The subtree of each domain, and the whole tree."""
 
 
 class Site(Struct, frozen=True, eq=False, gc=False):
-    """One node that holds pods of the group: how many, how many it can hold, and which may move, cheapest first."""
+    """A node with pods of the group: their number, its capacity, and the pods that may move, cheapest first."""
 
     node: str
     path: DomainPath
@@ -41,7 +41,7 @@ class Site(Struct, frozen=True, eq=False, gc=False):
         return self.leaf_without(0)
 
     def leaf_without(self, leaving: int) -> Leaf:
-        """Return the leaf where this many pods are to leave, the cheapest first."""
+        """Return the node as a leaf that this many pods, the cheapest first, are to leave."""
         return self.count, self.count - len(self.movable), self.cap, leaving
 
 
@@ -74,15 +74,15 @@ class Layout:
         """The group's pods by node; nodes without any are left out."""
         self.ranked = ranked
         self._ranks_alone: Mapping[DomainPath, Sequence[int]] | None = None
-        """The ranks of the pods that are alone, once they are known."""
+        """The ranks of the pods that are alone on their nodes, once computed."""
         self.crowded: list[Site] = []
         """The nodes that hold more than one pod, or a pod that must stay, or have little capacity."""
         self.alone: Mapping[DomainPath, int] = self._count_alone()
         """How many pods may move and are alone on a node with enough capacity, by domain.
 
-        Most pods are, so they become sites only when `sites` is read: a plan of 150,000 pods takes 1.35 times as long
-        where each is a site from the beginning. Their counts alone show it, and workloads with equal counts share a
-        tree. That makes their `plan -o json` 1.03 times as fast, and saves 14 of 372 MiB.
+        Most pods are alone, so they become sites only when `sites` is read: a plan of 150,000 pods takes 1.35 times as
+        long if each pod is a site from the beginning. Counts alone show which pods are alone, and workloads with equal
+        counts share a tree. Sharing makes `plan -o json` 1.03 times as fast and saves 14 of 372 MiB.
         """
         self._all_alone = not self.crowded and not reserved.on
         """Whether the pods in each domain determine the whole tree."""
@@ -104,7 +104,7 @@ class Layout:
         return made
 
     def _reserved_leaves(self) -> Iterator[tuple[DomainPath, Leaf, Leaf]]:
-        """Yield the nodes whose leaf changes with what is reserved on them; thousands have enough left all the same."""
+        """Yield the nodes whose leaf changes with the capacity reserved on them; thousands have enough left anyway."""
         places, paths, useful = self.capacity.places, self.topology.path, self._useful
         for name, there in self._reserved.on.items():
             free = places.get(name, 0)
@@ -113,7 +113,7 @@ class Layout:
                 yield paths[name], (0, 0, before, 0), (0, 0, after, 0)
 
     def without_reservations(self) -> "Layout | None":
-        """Return the layout with all capacity that is free now; None if no capacity is reserved for other pods."""
+        """Return the layout with all free capacity, reserved or not; None if no capacity is reserved for other pods."""
         if not (self._reserved.everywhere or self._reserved.on):
             return None
         free = ReservedCapacity(0, {})
@@ -139,7 +139,7 @@ class Layout:
         counts, capacity, topology = self.pods_on, self.capacity, self.topology
         least = self._useful + self._reserved.everywhere
         if self._are_all_alone(least):
-            return topology.count(counts)  # without a look at each pod
+            return topology.count(counts)  # a quick test that looks at no single pod
         uncrowded = capacity.paths_with(topology, least) if not self._reserved.on else {}
         names = [pod.node or "" for pod in self.ranked.pods]
         alone = {name: rank for rank, name in enumerate(names) if name in uncrowded and counts.get(name) == 1}
@@ -198,7 +198,7 @@ class Layout:
         return count if left <= 0 else max(count, min(count + left, self._useful))
 
     def spare(self, site: Site) -> int:
-        """Return how many more pods a node can take beside the reserved ones, in place of its movable pods too."""
+        """Return how many more pods a node can take beside reserved capacity, and in place of its movable pods."""
         return self.capacity.places.get(site.node, 0) - self._reserved.of(site.node) + len(site.movable)
 
     @property
@@ -222,7 +222,7 @@ class Layout:
         return cast("_Tree", known or self._cache.trees.store(key, self._make_tree()))
 
     def shifted(self, deltas: Mapping[str, int]) -> Inner:
-        """Return the placement with pods added to or removed from nodes; added pods can move again."""
+        """Return the placement with pods added to or removed from nodes; added pods count as movable."""
         subtrees = dict(self._tree[0])
         changed: dict[DomainPath, dict[Leaf, int]] = {}
         for name, change in deltas.items():
@@ -271,7 +271,7 @@ class Layout:
         return sum(leaf[0] * times for leaf, times in self._leaves[path].items())
 
     def name_victims(self, classes: Iterable[Path]) -> list[Victim]:
-        """Return the cheapest victim of each class of nodes; a class is one of the tree in which those before leave."""
+        """Return the cheapest victim of each class of nodes; each class is of the tree without the victims before."""
         subtrees, leaving, victims = dict(self._tree[0]), Counter[str](), []
         for path in classes:
             site = min(self._sites(path, subtrees, leaving), key=lambda site: site.movable[leaving[site.node]].rank)
@@ -283,7 +283,7 @@ class Layout:
         return victims
 
     def _sites(self, path: Path, subtrees: Mapping[DomainPath, Subtree], leaving: Mapping[str, int]) -> Iterator[Site]:
-        """Yield the nodes of a class with another pod to leave, where this many pods are to leave each node."""
+        """Yield the nodes of a class that still have a pod to leave after those in `leaving`, by node."""
         fitting: dict[DomainPath, bool] = {}
         for site in self.sites.values():
             gone = leaving.get(site.node, 0)
@@ -317,7 +317,7 @@ def _exchange(leaves: dict[Leaf, int], old: Leaf, new: Leaf, times: int = 1) -> 
 
 
 def _is_under(subtrees: Mapping[DomainPath, Subtree], domain: DomainPath, path: Path) -> bool:
-    """Return whether the subtrees above a domain are those of a path, from the coarsest on."""
+    """Return whether the subtrees above a domain equal those of a path, from the coarsest on."""
     return all(
         _nest({key[level + 1 :]: subtree for key, subtree in subtrees.items() if key[: level + 1] == head})
         == path[level]

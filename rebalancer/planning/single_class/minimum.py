@@ -1,4 +1,4 @@
-"""The fewest evictions that repair one group of equal pods: sum and clamp up the tree, no search, no solver.
+"""The fewest evictions that repair one group of equal pods: sums and bounds up the tree, no search, no solver.
 
 Problem: find a placement within all bounds that the fewest pods must move for. Idea: with the minimum of every key
 fixed, a subtree is summarized by four numbers (spent, level, low, high): it can hold any total t in [low, high], and
@@ -33,13 +33,13 @@ _Summary = tuple[int, int, int, int]
 Minima = tuple[int, ...]
 """The minimum taken for each level."""
 Windows = tuple[tuple[int, int | None], ...]
-"""For each level the least and the most that its domains may hold."""
+"""For each level the least and the most pods that its domains may hold."""
 
 _UNKNOWN: tuple[()] = ()
 
 
 class MinimumRepair(NamedTuple):
-    """The fewest evictions, and what each level's domains may hold in a placement that attains them."""
+    """The fewest evictions, and the windows of each level's domains in a placement that attains this minimum."""
 
     evictions: int
     windows: Windows
@@ -48,14 +48,14 @@ class MinimumRepair(NamedTuple):
 def min_evictions(root: Inner, bounds: Bounds, pending: int, cache: SearchCache) -> int | None:
     """Return the fewest evictions after which all pods, the pending ones too, can be placed within the bounds.
 
-    None where no placement is within the bounds: arithmetic, capacity or immovable pods forbid it.
+    None if arithmetic, capacity or immovable pods leave no placement within the bounds.
     """
     repair = minimum_repair(root, bounds, pending, cache)
     return None if repair is None else repair[0]
 
 
 def minimum_repair(root: Inner, bounds: Bounds, pending: int, cache: SearchCache) -> MinimumRepair | None:
-    """Return the fewest evictions and the windows that they lead to; None where no placement is within the bounds."""
+    """Return the fewest evictions and the windows that they lead to; None if no placement is."""
     key = root, bounds, pending
     known = cache.minimum_repairs.known.get(key, _UNKNOWN)
     if known is not _UNKNOWN:
@@ -101,7 +101,7 @@ def _window(bound: Bound, minimum: int) -> tuple[int, int | None]:
 
 
 def summarize(subtree: Subtree, windows: Windows, cache: SearchCache) -> _Summary | None:
-    """Return the four numbers of a subtree within the windows of its levels; None where nothing fits."""
+    """Return the four numbers of a subtree within the windows of its levels; None if nothing fits."""
     key = subtree, windows
     known = cache.summaries.known.get(key, _UNKNOWN)
     if known is not _UNKNOWN:
@@ -142,11 +142,10 @@ def _clamp(spent: int, level: int, low: int, high: int, least: int, most: int | 
 
 
 def sum_of_minima(root: Inner, bounds: Bounds, cache: SearchCache) -> int:
-    """Return the sum over the levels of the fewest moves that each level's own bound requires, the others ignored.
+    """Return the sum over all levels of the fewest moves that the level's bound alone requires.
 
-    Capacity and immovable pods are left out of account. The sum falls with almost every useful move, even where no
-    placement satisfies all levels together. If a level cannot be satisfied by itself, the pods above its bound count
-    instead.
+    Capacity and immovable pods are ignored. The sum falls with almost every useful move, even where no placement
+    satisfies all levels together. If a level cannot be satisfied by itself, the pods above its bound count instead.
     """
     key = root, bounds
     known = cache.sums_of_minima.known.get(key)

@@ -1,4 +1,4 @@
-"""Where the replacements of a step of equal pods may be placed, and the counts after that."""
+"""Where the replacements of a step of equal pods may be placed, and the counts afterwards."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
@@ -15,8 +15,8 @@ from rebalancer.planning.single_class.placement import Bounds
 class SingleClassOutlook:
     """The outlook of a step of equal pods.
 
-    `going` are the pods that leave, by node; `arriving` is the number of pods that will be placed. A key is left out
-    where more than `most_domains` of its domains may take a replacement.
+    `going` are the pods that leave, by node; `arriving` is the number of pods that will be placed. A key is left out if
+    more than `most_domains` of its domains may take a replacement.
     """
 
     def __init__(self, layout: Layout, going: Mapping[str, int], arriving: int, most_domains: int) -> None:
@@ -34,7 +34,7 @@ class SingleClassOutlook:
         pods counts as free: no step relies on it, but the scheduler does not know of it.
         """
         full = self._full_counts
-        free = self._layout.without_reservations() or self._layout  # not stored: each holds its own ranks
+        free = self._layout.without_reservations() or self._layout  # not stored, because each step holds its own ranks
         return tuple(
             Target(key, tuple(sorted(domains)))
             for key, bound, domains in zip(self._layout.keys, full, self._open_domains(free, full), strict=True)
@@ -44,7 +44,7 @@ class SingleClassOutlook:
     def landings(self, nodes: Iterable[str]) -> frozenset[str]:
         """Return which of these nodes may take an arriving pod of a step.
 
-        A full node may not, although a pod leaves it: a pod that was placed there would undo the eviction. Capacity
+        A full node is no target even if a pod leaves it, because a replacement there would undo the eviction. Capacity
         that is reserved for other pods counts as free.
         """
         full, capacity, path = self._full_counts, self._layout.capacity.nodes, self._layout.topology.path
@@ -64,7 +64,7 @@ class SingleClassOutlook:
         return [self._full(level) for level in range(len(self._layout.keys))]
 
     def _full(self, level: int) -> int | None:
-        """Return the count from which on a domain of a level takes no arriving pod, None if it always does."""
+        """Return the count from which a domain of a level takes no arriving pod, None without such a count."""
         layout, bound = self._layout, self._layout.bounds[level]
         if bound.by_scheduler is None:
             return None
@@ -76,8 +76,8 @@ class SingleClassOutlook:
     def _open_domains(self, layout: Layout, full: Sequence[int | None]) -> Sequence[set[str] | None]:
         """Return for each level the domains of the nodes that have capacity and lie in no full domain.
 
-        For the last level None if they are more than `most_domains`, or none is ever full. Then nodes are counted by
-        class, except nodes that pods leave: thousands of nodes are equal.
+        For the last level None if there are more than `most_domains`, or if no domain is ever full. Nodes that no pod
+        leaves are counted by class, because thousands of nodes are equal.
         """
         topology, last = layout.topology, len(full) - 1
         open_nodes = self._count_open(layout, full)
@@ -90,7 +90,7 @@ class SingleClassOutlook:
         return (*coarse, {topology.last[name] for name in names})
 
     def _count_open(self, layout: Layout, full: Sequence[int | None]) -> Mapping[DomainPath, int]:
-        """Return the paths with a node that has capacity and lies in no full domain, and how many they have at least.
+        """Return the paths with open nodes (with capacity, in no full domain), and a lower bound on their number.
 
         Nodes that are full only until pods leave them are not counted.
         """
@@ -116,9 +116,9 @@ class SingleClassOutlook:
     def counts(self) -> Counts | None:
         """Return the counts by key and domain once the arriving pods are on the emptiest domains with capacity.
 
-        This is one of the possible outcomes of a step, to show its purpose. All arriving pods find a node, or the group
-        would have no minimum. The counts of the last key leave out empty domains. None where the pods would be placed
-        where they were: a step improves the placement, so the scheduler must place them elsewhere.
+        This possible outcome shows the purpose of a step. All arriving pods find a node, or the group would have no
+        minimum. The counts of the last key leave out empty domains. None if the pods would come back to where they
+        were: a step improves the placement, so the scheduler must place them elsewhere.
         """
         layout = self._layout
         topology = layout.topology
@@ -131,7 +131,7 @@ class SingleClassOutlook:
         while arriving and heap:
             counted, path = heap[0]
             now = _counts_on(path, coarse)
-            if now != counted:  # counts only grow: an outdated entry is too early, never too late
+            if now != counted:  # counts only grow, so an outdated entry comes too early, never too late
                 heapreplace(heap, (now, path))
                 continue
             nodes = open_nodes.get(path)
@@ -182,7 +182,7 @@ class SingleClassOutlook:
 
 
 class AdditionOutlook:
-    """The outlook of a step that adds `added` pods: the pods that go, by node, still exist while these are placed."""
+    """The outlook of a step that adds `added` pods: the pods that go, by node, still exist meanwhile."""
 
     def __init__(self, layout: Layout, going: Mapping[str, int], added: int, most_domains: int) -> None:
         self._layout = layout
@@ -198,7 +198,7 @@ class AdditionOutlook:
         return self._placing.landings(nodes)
 
     def counts(self) -> Counts | None:
-        """Return the counts once the added pods are on the emptiest domains with capacity and the others are gone."""
+        """Return the counts once the added pods are in the emptiest domains with capacity and the victims are gone."""
         placed = self._placing.counts()
         if placed is None:
             return None
@@ -216,7 +216,7 @@ class AdditionOutlook:
 class _OpenNodes:
     """The nodes of a path that have capacity, the emptiest first.
 
-    Empty nodes are visited only as far as they are taken, and others after them: a step needs a few of thousands.
+    Empty nodes come first and are visited only when taken, because a step needs a few of thousands.
     """
 
     def __init__(
@@ -239,7 +239,7 @@ class _OpenNodes:
         return filled
 
     def take(self) -> str | None:
-        """Return the first node, which holds one more pod from then on; None if there is none."""
+        """Return the first node and count one more pod on it; None if no node is open."""
         name = next(self._empty, None)
         if name is not None:
             self._taken.append(name)
@@ -269,7 +269,7 @@ def _counts_of_bounded(keys: Sequence[str], bounds: Bounds, levels: Sequence[Map
 
 
 def _highest_minimum(counts: Iterable[int], empty: int, arriving: int) -> int:
-    """Return the highest minimum that this many more pods can bring about; `empty` domains hold nothing."""
+    """Return the highest minimum that this many more pods can bring about; `empty` domains hold no pod."""
     if arriving < empty:
         return 0
     ordered = [0] * empty + sorted(counts)

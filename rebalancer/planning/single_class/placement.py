@@ -20,7 +20,7 @@ from rebalancer.planning.scope.bounds import Bound
 from rebalancer.planning.search.cache import SearchCache
 
 if TYPE_CHECKING:
-    from typing_extensions import TypeIs  # narrows without a call of `cast` at each of millions of states
+    from typing_extensions import TypeIs  # narrows the type without calling `cast` for each of millions of states
 
 Leaf = tuple[int, int, int, int]
 """(count, immovable, capacity, leaving); a node that takes no more pods has capacity == count."""
@@ -31,7 +31,7 @@ Inner = tuple[tuple["Subtree", int], ...]
 Subtree = Leaf | Inner
 
 Bounds = tuple[Bound, ...]
-"""One for each level below the root; the last is the leaves'."""
+"""A bound for each level below the root; the last bound is for the leaves."""
 
 Path = tuple[Subtree, ...]
 """The classes from the level below the root down to a leaf."""
@@ -91,7 +91,7 @@ def excess_by_level(root: Inner, bounds: Bounds, cache: SearchCache) -> tuple[in
 
 
 def is_no_worse(after: Sequence[int], before: Sequence[int]) -> bool:
-    """Return whether nothing is exceeded by more than before."""
+    """Return whether no bound is exceeded by more than before."""
     return all(now <= then for now, then in zip(after, before, strict=True))
 
 
@@ -155,7 +155,7 @@ def leaf_paths(root: Inner) -> Iterator[Path]:
     for child, _ in root:
         if is_leaf(child):
             yield (child,)
-        elif child and is_leaf(child[0][0]):  # most trees end here, and searches call this most often
+        elif child and is_leaf(child[0][0]):  # the common case; searches call this most often
             for leaf, _ in child:
                 yield (child, leaf)
         else:

@@ -1,14 +1,14 @@
 """Why one group of equal pods needs as many evictions as it does: the domains whose bounds prove the number.
 
 Problem: `minimum` sums up the tree and returns a number; a reader wants the few domains that it comes from. Idea: the
-sum is linear in them. Within the windows of the minimum a pod leaves for a domain above its upper bound, where what its
-parts shed by themselves is not enough, or it is missing in one below its lower bound, where what its parts lack is not
-enough. From the root down only what is additional is named, so that each node counts once or not at all:
+sum is linear in them. Within the windows of the minimum, a domain above its upper bound must shed pods beyond those
+that its parts shed anyway, and a domain below its lower bound lacks pods beyond those that its parts lack anyway. From
+the root down only such additional pods are named, so that each node counts at most once:
 
     evictions = sum of (held - upper bound) + sum of (lower bound - held) - pending pods that fill what is missing
 
 Example: zones a (3 and 3 pods), b (3 and 3) and c (none), maxSkew 1 for zones and nodes: with at most 4 per zone, a and
-b hold 2 more each. Their nodes, at most 2 each, are above too, but add nothing.
+b hold 2 more each. Their nodes, at most 2 each, are also above the bound, but add nothing.
 
 Cost: the nodes that hold pods of the group, and the domains of the coarser keys.
 """
@@ -33,7 +33,7 @@ class DomainCount(Struct, frozen=True, gc=False, order=True):
 
 
 class NamedBound(Struct, frozen=True, gc=False):
-    """An upper or a lower bound of the domains of a key, with the domains that it is named for."""
+    """An upper or a lower bound of a key's domains, with the domains that it is named for."""
 
     key: str
     upper: bool
@@ -47,7 +47,7 @@ class NamedBound(Struct, frozen=True, gc=False):
 
 
 class SingleClassProof(Fact):
-    """The bounds that prove a minimum by counting; each node counts in them once or not at all.
+    """The bounds that prove a minimum by counting; each node counts in them at most once.
 
     `missing`: pods are missing below lower bounds, so that pods elsewhere must leave for them; `pending` of them come
     without an eviction. Otherwise pods are above upper bounds. `several`: other minima of the keys are possible, too,
@@ -74,20 +74,20 @@ class SingleClassProof(Fact):
 
 
 class _Sum(NamedTuple):
-    """What a domain's parts shed, what they hold then with what they lack, and what they hold now, in pods."""
+    """In pods: what a domain's parts shed, what they hold after shedding and filling up, and what they hold now."""
 
     shed: int
     level: int
     held: int
 
     def is_above(self, most: int | None) -> bool:
-        """Return whether the domain's upper bound proves more than its parts do, or as much in fewer words."""
+        """Return whether the domain's upper bound proves more than its parts, or as much with fewer bounds."""
         if most is None or self.level < most:
             return False
         return self.level > most or bool(self.shed and self.held == self.shed + self.level)
 
     def is_below(self, least: int) -> bool:
-        """Return whether the domain's lower bound proves more than its parts do, or as much in fewer words."""
+        """Return whether the domain's lower bound proves more than its parts, or as much with fewer bounds."""
         return self.level < least or self.held < self.level == least
 
 

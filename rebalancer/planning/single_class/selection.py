@@ -16,7 +16,7 @@ from rebalancer.planning.single_class.minimum import Windows
 _rank = attrgetter("rank")
 
 _End = tuple[int, list[int], list[int]]
-"""The pods that stay in a domain so far, and the ranks of victims that must and that may leave, cheapest first."""
+"""The pods that stay in a domain, and the ranks of those that must and those that may leave, cheapest first."""
 
 
 def select_victims(layout: Layout, windows: Windows, fewest: int) -> list[Victim]:
@@ -31,7 +31,7 @@ def select_victims(layout: Layout, windows: Windows, fewest: int) -> list[Victim
     simple = least == 0 and (most is None or most > 0)
     if simple:
         counts.update(layout.alone)
-        # Pods that stay in any case are not tried; where nodes are crowded, pods on these may leave instead.
+        # Pods that stay in any case are not tried; pods on crowded nodes may leave instead.
         lowest = windows[-2][0] if len(windows) > 1 and not layout.crowded else 0
         spare = layout.cheapest_alone({path: min(fewest, max(0, held - lowest)) for path, held in counts.items()})
     for site in layout.crowded if simple else layout.sites.values():

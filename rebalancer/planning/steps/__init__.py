@@ -1,1 +1,1 @@
-"""Search for evictions whose replacements improve the placement: on any feasible node, or as scores predict."""
+"""Search for evictions whose replacements improve the placement: on any feasible or on the best node."""

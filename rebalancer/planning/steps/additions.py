@@ -1,10 +1,10 @@
 """A step that adds pods before it takes others away: safe whichever feasible nodes the scheduler picks.
 
-Problem: an eviction takes a pod away before another exists, and opens the very place that it empties. Idea: mark the
+Problem: an eviction takes a pod away before its replacement exists, and opens the place that it empties. Idea: mark the
 victims, let the scheduler place an equal number of added pods, and only then take the marked pods away. The victims are
 chosen before anything is placed. So a set of them counts as a step only if after every sequence of placements nothing
-is left pending, nothing is worse than before without them, and the minimum has fallen by their number. The smallest
-such set grows one victim at a time while that holds.
+is left pending, no bound is exceeded by more than before once they are gone, and the minimum has fallen by their
+number. The smallest such set grows one victim at a time while that holds.
 
 Example: zones 3,1 | 4 with maxSkew 1 and 2. Whichever pod is evicted, its replacement may find no node. A pod that is
 added first goes to the node with 1, since no other node admits it; then a pod of the node with 3 goes: 2,2 | 4.
@@ -32,7 +32,7 @@ from rebalancer.planning.steps.tree_moves import TreeState, TreeStep
 
 
 def addition_step(state: TreeState, bounds: Bounds, most: int, cache: SearchCache) -> TreeStep:
-    """Return the victims of a step of at most `most` pods; without victims where none is found.
+    """Return a step of at most `most` pods; without victims if no step is found.
 
     No pod of `state` is pending. All of the victims go together: no prefix of them is a step.
     """
@@ -59,7 +59,7 @@ class _Search:
         self.tally = Tally()
 
     def find(self, most: int) -> TreeStep:
-        """Find the smallest step, then add victims while it stays one."""
+        """Find the smallest step, then add victims while it remains a step."""
         if self._least is not None:
             for size in range(1, min(most, self._cache.limits.smallest_step) + 1):
                 sets = self._candidates.sets(self._before, size)
@@ -84,7 +84,7 @@ class _Search:
         return TreeStep(tuple(grown), len(grown), attempts=attempts)
 
     def _settle(self, marked: TreeState, added: int) -> int:
-        """Return 1 if every end of placing this many added pods beside the marked pods is good, otherwise a `Flaw`."""
+        """Return 1 if every placement of this many added pods beside the marked pods ends well, otherwise a `Flaw`."""
         start = TreeState(marked.root, added)
         moves = _Placements(self._bounds, self._cache, self._budget)
         return worst_rest(rest_states(start, moves), lambda end: self._value(end, added))

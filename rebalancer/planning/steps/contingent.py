@@ -5,8 +5,8 @@ step is forced, and it cannot react to an unfavourable placement. Idea: a contin
 scheduler places the pending pods, on any feasible nodes, until none is pending or no node admits one. Then the next
 eviction is chosen by where the pods are. The result is the first eviction of a plan that always succeeds, or the
 longest part of a forced step that leaves the rest of the plan possible. The number of evictions that is enough falls
-with each eviction, so neither the plan nor an extra eviction has to be stored: all together are never more than the
-number that was enough at the beginning.
+with each eviction, so neither the plan nor an extra eviction has to be stored: the total never exceeds the number that
+was enough at the beginning.
 
 Example: three zones of four nodes holding 5,3,6,4 | 0,0,2,2 | 6,0,0,6, maxSkew 1 and 1: the minimum is 12; 13 always
 succeed if four may be pending at once; with fewer pending no number of evictions always succeeds.
@@ -41,8 +41,8 @@ def contingent_step(
     """Return evictions after which the whole repair still always succeeds, with the minimum or `extra` more.
 
     `concurrent` is how many may be under way at once; a prefix of the result, not shorter than `needed`, is a step too.
-    The result has no victims where there are none, where pods are still to be placed, or where the search is too
-    large: it reaches its own limit, or spends the rest of `budget`.
+    The result has no victims if there is no such plan, if pods are still to be placed, or if the search reaches its own
+    limit or spends the rest of `budget`.
     """
     concurrent = min(concurrent, cache.limits.concurrent)
     question = state, bounds, concurrent, extra
@@ -68,10 +68,10 @@ def forced_step(
     concurrent: int,
     budget: SearchBudget | None = None,
 ) -> TreeStep:
-    """Return a step of at most `allowed` evictions that is safe by itself, where there is no contingent plan.
+    """Return a step of at most `allowed` evictions that is safe by itself, if there is no contingent plan.
 
-    Preferably one after which some node still admits pods. A step that needs more than `concurrent` evictions at once
-    is returned without victims, with the least number that would be enough, also for a contingent plan.
+    A step after which some node still admits pods is preferred. A step that needs more than `concurrent` evictions at
+    once is returned without victims, with the least number that would be enough, also for a contingent plan.
     """
     steps = [next_step(state, bounds, allowed, cache, stay_open=True), next_step(state, bounds, allowed, cache)]
     fitting = next((step for step in steps if step.victims and step.needed <= concurrent), None)
@@ -88,8 +88,8 @@ def forced_step(
 class _ContingentSearch:
     """The search of one group.
 
-    In its methods `worst` is the excess of each bound when no pod was last pending; the next time that no pod is
-    pending, no bound may be exceeded by more.
+    In its methods `worst` is the excess of each bound at the last state without pending pods; in the next such state no
+    bound may be exceeded by more.
     """
 
     def __init__(self, bounds: Bounds, concurrent: int, cache: SearchCache, budget: SearchBudget) -> None:
@@ -117,7 +117,7 @@ class _ContingentSearch:
         return step._replace(extra=enough - least)
 
     def _batch(self, state: TreeState, worst: Excess, enough: int) -> TreeStep | None:
-        """Return the longest prefix of a forced step after which the remaining evictions are always enough."""
+        """Return the longest prefix of a forced step that leaves enough evictions for the rest of the repair."""
         step = next_step(state, self._bounds, min(enough, self._cache.limits.step_evictions), self._cache)
         victims = step.victims if step.needed <= self._concurrent else ()
         root, taken = state.root, 0

@@ -39,7 +39,7 @@ from rebalancer.planning.single_class.placement import (
 from rebalancer.planning.steps.tree_moves import TreeMoves, TreeState, TreeStep
 
 Reached = tuple[int, int]
-"""How near a rest state is: the sum of what each constraint needs by itself, and the pods without a node."""
+"""How near a rest state is: the sum of evictions that each constraint alone needs, and the pods without a node."""
 
 
 def next_step(
@@ -55,7 +55,7 @@ def next_step(
 
     With `stay_open` some node must admit a further pod in every rest state, unless all bounds are satisfied there.
 
-    The smallest step is searched first (one eviction, or two or three where only a further eviction frees a stuck
+    The smallest step is searched first (one eviction, or two or three if only a further eviction frees a stuck
     replacement) and then grown while every rest state is good. A step that is larger than `allowed` is returned without
     victims, but with the number of evictions that it needs.
     """
@@ -77,15 +77,15 @@ class _StepSearch:
         self._budget = SearchBudget(cache.limits.step_states)
         self._candidates = EvictionCandidates(bounds, self._budget, cache, goal)
         self._settled: dict[TreeState, tuple[int, int]] = {}
-        """The flaw, or 1, and what it cost: the same victims in another order lead to the same state."""
+        """(1 or a flaw, cost) by state, because the same victims in another order lead to the same state."""
         self._tally = Tally()
         self._before: Reached | None = None
 
     def step(self, state: TreeState, allowed: int) -> TreeStep:
-        """Return the smallest step, grown; without victims where none is allowed or found."""
+        """Return the smallest step, grown as far as possible; without victims if none is allowed or found."""
         try:
             if self._goal is StepGoal.PARTIAL:
-                if not has_places(state.root):  # replacements fill the very places that evictions empty
+                if not has_places(state.root):  # then replacements fill the places that evictions empty
                     return TreeStep(attempts=self._attempts(answered=False))
                 self._before = reached_alone(state, self._bounds, self._cache, self._budget)
             for size in range(1, self._cache.limits.smallest_step + 1):
@@ -155,8 +155,8 @@ class EvictionCandidates:
     def after(self, state: TreeState) -> list[tuple[Path, TreeState]]:
         """Return the leaf classes where one more eviction lowers the minimum by one, most promising first.
 
-        Classes that leave the scheduler the fewest choices come first, then the fullest domain, then the fullest node.
-        With the partial goal, every class that has movable pods is a candidate.
+        Classes that leave the scheduler the fewest choices come first, then those in the fullest domain, then the
+        fullest nodes. With the partial goal, every class that has movable pods is a candidate.
         """
         if state in self._known:
             candidates, cost = self._known[state]
@@ -208,7 +208,7 @@ def settle(
 ) -> int:
     """Return 1 if every rest state is good after the marked pods are evicted, in any order; otherwise a `Flaw`.
 
-    With `before` the goal is partial: every rest state must be nearer than that. Without a budget every state is
+    With `before` the goal is partial: every rest state must be nearer than `before`. Without a budget every state is
     visited.
     """
     value = _rest_value(state, bounds, cache, before, stay_open=stay_open)

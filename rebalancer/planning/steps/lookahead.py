@@ -1,9 +1,9 @@
-"""Steps on the real nodes: where the scheduler will place a replacement, by its own rules.
+"""Steps on the real nodes: where the scheduler's own rules place a replacement.
 
-Problem: where pods are of several classes, or where no step is forced, classes of equal nodes are not precise enough.
-Idea: follow every outcome on the view itself. The victim is gone, or still terminating; pending pods are placed in the
-order of the scheduling queue, each on every feasible node (then a step is forced), or on every top-scoring node (then
-it is predicted).
+Problem: if pods are of several classes, or no step is forced, classes of equal nodes are not precise enough. Idea:
+follow every outcome on the view itself. The victim is gone, or still terminating; pending pods are placed in the order
+of the scheduling queue, each on every feasible node (then a step is forced), or on every top-scoring node (then it is
+predicted).
 
 Example: web-3 is evicted from zone a. Two nodes of zone c score best for its replacement: both outcomes are followed.
 On one of them a pending pod of db then finds no node, so web-3 is a step only if a second eviction frees that pod.
@@ -35,9 +35,9 @@ Deltas = Mapping[Hashable, int]
 
 
 class LookaheadModel(Protocol):
-    """The questions of a search about a component: how many evictions a state needs, and which pods to try.
+    """What a search asks about a component: how many evictions a state needs, and which pods to try.
 
-    A cell is what a pod is counted by: its node, or its class and node.
+    Pods are counted by cell: a node, or a class and a node.
     """
 
     @property
@@ -54,7 +54,7 @@ class LookaheadModel(Protocol):
 
     @property
     def min_evictions(self) -> int | None:
-        """The minimum of the component; None where no placement is within all bounds."""
+        """The minimum of the component; None if no placement is within all bounds."""
 
     def cell(self, pod: Pod, node: str) -> Hashable:
         """Return the cell of a pod on a node."""
@@ -88,7 +88,7 @@ class ViewState(NamedTuple):
 
 
 class PredictedStep(Struct, frozen=True, gc=False):
-    """A victim and the nodes on which replacements may be placed.
+    """A victim, and the nodes on which the replacements may be placed.
 
     `concurrent` is how many evictions may be under way at once, including evictions that may have to follow.
     """
@@ -112,10 +112,10 @@ def lookahead_step(
     choose: Choose,
     quick: bool = False,
 ) -> tuple[PredictedStep | None, Attempt]:
-    """Return a victim whose every outcome reaches the goal, None if none is found; and the attempt.
+    """Return a victim whose every outcome reaches the goal (None if not found), and the attempt.
 
-    `choose` is the scheduler's rule: with `any_feasible` the step is forced, with `top_scoring` it is predicted.
-    Where its replacement is stuck, further evictions may have to follow: they are searched too, unless `quick`.
+    `choose` is the scheduler's rule: with `any_feasible` the step is forced, with `top_scoring` it is predicted. If a
+    replacement is stuck, further evictions may have to follow; these are searched, too, unless `quick`.
     """
     search = _Lookahead(view, model, goal, budget, limits, choose=choose, quick=quick)
     step = search.step()
@@ -125,7 +125,8 @@ def lookahead_step(
 class ViewMoves:
     """What can happen on a view without a new eviction: the next pod of the queue is placed, on each possible node.
 
-    `choose` is the scheduler's rule. `visited` are the nodes on which pods may be placed, since it was last cleared.
+    `choose` is the scheduler's rule. `visited` are the nodes on which pods may be placed, collected since the set was
+    last cleared.
     """
 
     def __init__(self, model: LookaheadModel, choose: Choose, budget: SearchBudget, limits: SearchLimits) -> None:
@@ -167,11 +168,12 @@ class ViewMoves:
             nodes |= self._candidates(pod, present.terminating(terminating))
         self.visited |= nodes
         self._budget.spend(self._cost(len(nodes), state.view))
-        # Others may have taken reserved capacity by then: where the pod would be placed is not known.
+        # Other pods may have taken reserved capacity by then, so the pod's place is not known.
         if not all(self._model.has_capacity(pod, node) for node in nodes):
             raise _NotFollowed
         ordered = sorted(nodes)
-        # After the last pod only the bounds count; before it, equal nodes may differ to the next pod's scores.
+        # After the last pod only the bounds count; before that, nodes with equal bounds may score differently for the
+        # next pod.
         last = len(state.waiting) == 1 and _is_large(state.view)
         if self._choose is any_feasible or last:
             ordered = list(self._model.distinct_nodes(dict(state.deltas), ordered))
@@ -194,7 +196,7 @@ class ViewMoves:
 
 
 def _is_large(view: View) -> bool:
-    """Return whether the scheduler may score only some of the nodes: its choices are many then."""
+    """Return whether the scheduler may score only some of the nodes, which gives it many choices."""
     return len(view.nodes.by_name) >= ALWAYS_EXAMINED
 
 
@@ -254,7 +256,7 @@ class _Lookahead:
         for victim in self._model.candidates(dict(state.deltas), gone):
             pod = victim.pod
             made = replacement(pod, self._view)
-            # Scores are not known where its requests are not: then it may be placed on any node that admits it.
+            # If its requests are not known, neither are its scores, and it may be placed on any node that admits it.
             if isinstance(made, Unpredictable) or (made.least is not None and not self._forced):
                 self.tally.rejected(Flaw.UNKNOWN)
                 continue
@@ -270,7 +272,7 @@ class _Lookahead:
             )
 
     def _settle(self, state: ViewState, evictions: int) -> int:
-        """Return the most evictions that are under way at once until all rest states are good, or a flaw."""
+        """Return the most concurrent evictions until all rest states are good, or a flaw."""
         try:
             return worst_rest(rest_states(state, self._moves), lambda end: self._value(end, evictions))
         except _NotFollowed:
@@ -287,7 +289,7 @@ class _Lookahead:
         return known
 
     def _free(self, end: ViewState, evictions: int, flaw: Flaw | None) -> int:
-        """Search for an eviction that frees a stuck pod; return how many are then under way at once, or a flaw."""
+        """Search for an eviction that frees a stuck pod; return the number of concurrent evictions then, or a flaw."""
         if flaw is not None:
             return flaw
         if not self._model.may_wait:
@@ -300,9 +302,9 @@ class _Lookahead:
         good = first_good(self._evictions(end), lambda after: self._settle(after, evictions + 1), Tally())
         return Flaw.PENDING if good is None else max(good[2], len(end.waiting) + 1)
 
-    # Many branches: a goal of the whole repair, or of a part, with pods that are pending and without.
+    # Many branches: goals of the whole repair or of a part, each with and without pending pods.
     def _flaw(self, end: ViewState, evictions: int) -> Flaw | None:
-        """Return why a rest state misses the goal; None also where pods are pending and it may still reach it."""
+        """Return why a rest state misses the goal; None also if its pending pods may still change that."""
         model, deltas, pending = self._model, dict(end.deltas), len(end.waiting)
         fewest = model.min_evictions
         partial = self._goal is StepGoal.PARTIAL

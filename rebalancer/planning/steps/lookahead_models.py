@@ -91,8 +91,8 @@ class SingleClassModel:
 class MultiClassModel:
     """Pods of several classes: a cell is a class and a node.
 
-    `target` is the placement to reach. Where it violates a bound, it only ranks the candidates, and no state is within
-    the bounds. Solutions of supposed states are spent from `budget`, by their size.
+    `target` is the placement to reach. If it violates a bound, it only ranks the candidates, and no state is within the
+    bounds. Solving supposed states spends `budget`, by the size of the programs.
     """
 
     def __init__(
@@ -122,7 +122,7 @@ class MultiClassModel:
     def is_within(self, deltas: Mapping[Hashable, int], pending: Sequence[Pod], goal: int, *, quick: bool) -> bool:
         """Return whether a state with these pods pending needs at most `goal` evictions.
 
-        Mostly a placement near the known one shows it. Where none does, the program is solved, unless `quick`.
+        Mostly a placement near the known placement shows this. If none does, the program is solved, unless `quick`.
         """
         changes = cast("Mapping[Cell, int]", deltas)
         assert self._local is not None, "called only where every bound can hold"
@@ -141,7 +141,7 @@ class MultiClassModel:
         return evictions is not None and evictions <= goal
 
     def sum_of_minima(self, deltas: Mapping[Hashable, int]) -> int:
-        """Return the sum of what each requirement, and each term that is repaired, needs by itself."""
+        """Return the sum of the evictions that each requirement, and each repaired term, needs alone."""
         return _Minima(self._counts(deltas)).total + sum(self._count_excess(deltas))
 
     def excess(self, deltas: Mapping[Hashable, int]) -> tuple[int, ...]:
@@ -197,7 +197,8 @@ class MultiClassModel:
         pod_class = self.classes.classes[self.classes.class_of(pod)]
         if pod_class.cap.get(node, 0) > pod_class.counts.get(node, 0):
             return True
-        # A pod that leaves may come back, unless it must not wait: others may have taken its place by then.
+        # The victim's node counts as open unless its replacement must not wait: others may have taken the place by
+        # then.
         return self.may_wait and pod_class.movable.get(node, ()) != ()
 
     def distinct_nodes(self, deltas: Mapping[Hashable, int], nodes: Iterable[str]) -> Iterable[str]:
@@ -222,13 +223,13 @@ class MultiClassModel:
 
 
 class _Apart:
-    """How many pods fewer would be in excess in one state without a pod."""
+    """By how many the pods in excess fall in one state if a pod leaves."""
 
     def __init__(self, exclusions: Sequence[Exclusion], pods: Sequence[tuple[int, str, int]]) -> None:
         self._exclusions = [(exclusion, exclusion.count(pods)) for exclusion in exclusions]
 
     def save(self, number: int, node: str) -> int:
-        """Return by how many fewer pods would be in excess without a pod of a class on a node."""
+        """Return how many fewer pods would be in excess without one pod of a class on a node."""
         return sum(self._save_one(exclusion, held, number, node) for exclusion, held in self._exclusions)
 
     def _save_one(self, exclusion: Exclusion, held: Mapping[str, Counts], number: int, node: str) -> int:
@@ -243,7 +244,7 @@ class _Apart:
 
 
 class _Minima:
-    """What each requirement needs by itself in one state, and in states with one pod fewer."""
+    """The evictions that each requirement alone needs in one state, and in states with one pod fewer."""
 
     def __init__(self, counts: Iterable[tuple[Mapping[str, int], Requirement]]) -> None:
         self._counts = list(counts)
@@ -253,7 +254,7 @@ class _Minima:
         """By requirement and by how many pods the domain holds."""
 
     def without(self, requirements: Iterable[int], node: str) -> int:
-        """Return the sum without a pod on a node that these requirements, by number, count."""
+        """Return the sum without a pod on a node; `requirements` are the numbers of those that count it."""
         return self.total - sum(self._save(number, node) for number in requirements)
 
     def _save(self, number: int, node: str) -> int:

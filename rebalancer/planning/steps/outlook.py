@@ -9,7 +9,7 @@ from rebalancer.scheduling.view import View
 class NodesOutlook:
     """Replacements may be placed on `nodes`.
 
-    A key is left out where these have more than `most_domains` domains, or one of them has none.
+    A key is left out if these nodes have more than `most_domains` domains, or a node has no domain.
     """
 
     def __init__(self, keys: Iterable[str], nodes: frozenset[str], view: View, most_domains: int) -> None:
@@ -29,9 +29,9 @@ class NodesOutlook:
         return tuple(targets)
 
     def landings(self, nodes: frozenset[str]) -> frozenset[str]:
-        """Return which of these nodes are among them."""
+        """Return which of these nodes may take replacements."""
         return self._nodes & nodes
 
     def counts(self) -> None:
-        """Return None: which of the nodes the scheduler picks is not known."""
+        """Return None, since it is not known which of the nodes the scheduler picks."""
         return

@@ -16,7 +16,7 @@ from rebalancer.planning.steps.tree_moves import TreeState, evictions
 def is_unreachable(state: TreeState, bounds: Bounds, cache: SearchCache) -> bool:
     """Return whether it is proved that no sequence of evictions, few of them at once, repairs a group.
 
-    False also where the group is not small, or has too many states.
+    False also if the group is not small, or has too many states.
     """
     if count_pods(state.root, cache) + state.pending > cache.limits.unreachable_pods:
         return False

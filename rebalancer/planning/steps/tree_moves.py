@@ -35,8 +35,9 @@ class TreeStep(NamedTuple):
     """Leaf classes to evict from, in order; empty where no step was found.
 
     `needed` is the least number that must be evicted concurrently, and every prefix of at least that length is a step
-    too; more than was allowed means that the step waits for budgets. `complete` is false where the search reached its
-    limit. `extra` is by how many the whole repair may exceed the minimum. `attempts` are the methods that were tried.
+    too; if it is more than was allowed, the step waits for budgets. `complete` is false if the search reached its
+    limit. `extra` is by how many evictions the whole repair may exceed the minimum. `attempts` are the methods that
+    were tried.
     """
 
     victims: tuple[Path, ...] = ()
@@ -47,7 +48,7 @@ class TreeStep(NamedTuple):
 
 
 class TreeMoves:
-    """What can happen without a new eviction, for one group; every expanded state is spent from `budget` if given."""
+    """What can happen without a new eviction, for one group; every expanded state spends `budget`, if given."""
 
     def __init__(self, bounds: Bounds, cache: SearchCache, budget: SearchBudget | None = None) -> None:
         self._bounds = bounds
@@ -65,7 +66,7 @@ class TreeMoves:
         known = self._successors.get(state)
         if known is not None:
             return known
-        # Other searches may have visited the state; each pays for it.
+        # Even if another search has visited the state, each search pays for it.
         following = self._cache.successors.known.get((self._number, state))
         if following is None:
             following = self._cache.successors.store((self._number, state), self._expand(state))
@@ -83,12 +84,12 @@ class TreeMoves:
         if state.pending:
             placed = placements_of_next(state.root, self._bounds, self._cache)
             following += [TreeState(root, state.pending - 1) for root in placed]
-        # One object for each state is compared in no time.
+        # One object for each state makes comparisons cheap.
         states = self._cache.states
         return [states.known.get(state) or states.store(state, state) for state in following]
 
     def min_evictions(self, state: TreeState) -> int | None:
-        """Return the fewest evictions that repair a state; None where no placement does."""
+        """Return the fewest evictions that repair a state; None if no placement does."""
         return min_evictions(state.root, self._bounds, state.pending, self._cache)
 
 
