@@ -1,9 +1,9 @@
 """Which replacements have arrived, and which are overdue because they do not run.
 
 Nobody can know beforehand whether a cluster replaces evicted pods: an image may be gone, a registry may not answer, a
-scheduler may place nothing. So a move is under way until its replacement has arrived: it is Ready, or it has been bound
-to a node for `ARRIVAL` and nothing is wrong with it. Many applications take minutes until they are Ready; it is enough
-that a node has taken their pod.
+scheduler may place nothing. So a move is under way until its replacement has arrived: the replacement is Ready, or has
+been bound to a node for `ARRIVAL` and nothing is wrong with it. Being bound is enough, because many applications take
+minutes to become Ready.
 
 A created replacement is overdue
 
@@ -15,7 +15,7 @@ A created replacement is overdue
 A slow start is not overdue. An overdue replacement has arrived when it is Ready, or has run for `PROOF`. For
 replacements that were never created, see `tracking.uncreated`.
 
-All times are by this controller's clock, from the snapshot that first shows a state.
+All times are by this controller's clock, counted from the snapshot that first shows a state.
 """
 
 from collections.abc import Iterable, Iterator
@@ -30,26 +30,28 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.tracking.uncreated import creation_deadline
 
 ARRIVAL: Final = timedelta(seconds=15)
-"""Bound for this long without a reason why it does not run, a replacement has arrived."""
+"""A replacement has arrived once it is bound for this long without a reason why it does not run."""
 
 SANDBOX: Final = timedelta(minutes=2)
 """How long a node may take for a pod's sandbox: its network and volumes come first."""
 
 LONG_GRACE: Final = timedelta(minutes=1)
-"""A pod that still terminates after this time keeps no place in the windows of slow start, only its workload waits."""
+"""After this time a pod that still terminates takes no place in the windows of slow start; only its workload waits."""
 
 CLUSTER_PLACE: Final = timedelta(minutes=2)
-"""A move that gets no further for this long keeps no place in the cluster's window, only in its namespace's.
+"""A move without progress for this long takes no place in the cluster's window, only in its namespace's.
 
-No less than `SANDBOX`: what the cluster itself fails at is overdue by then, with `breaker.pendingFor` up to this.
+It is at least `SANDBOX`: a failure of the cluster itself is overdue by then if `breaker.pendingFor` is no longer.
 """
 
 UNANSWERED: Final = timedelta(seconds=10)
-"""Without an answer for this long, and with its pod as it was, an eviction was probably not granted."""
+"""An eviction without an answer for this long, whose pod is unchanged, was probably not granted."""
 
 PROOF: Final = timedelta(minutes=2)
-"""Bound for this long, a replacement proves that the cluster replaces pods, though it is not Ready: an image that
-cannot be pulled shows within that time."""
+"""A replacement that is bound for this long proves that the cluster replaces pods, even if it is not Ready.
+
+An image that cannot be pulled shows within that time.
+"""
 
 UNSCHEDULABLE: Final = "it is not bound to a node"
 FAILED: Final = "it has failed"
@@ -61,9 +63,7 @@ def note_arrival(move: Move, before: Move, snapshot: Snapshot, pending_for: time
     `pending_for` is how long a replacement may wait for a node.
     """
     if before.replacement != move.replacement and _has_failed(snapshot.pod.get(before.replacement)):
-        move = _with(
-            move, unstarted=FAILED
-        )  # it is followed by the next one, which has to run for anything to be proved
+        move = _with(move, unstarted=FAILED)  # the next replacement has to run to prove anything
     match move.state:
         case MoveState.VERIFIED | MoveState.INEFFECTIVE:
             return _with(move, arrived=True)
@@ -83,7 +83,7 @@ def _has_failed(pod: Pod | None) -> bool:
 
 
 def _is_followed(move: Move, before: Move) -> bool:
-    """Return whether a lost move still says something: until its replacement runs, or is gone."""
+    """Return whether a lost move still matters: until its replacement runs, or is gone."""
     return move.unstarted is not None or not before.state.over
 
 
@@ -104,8 +104,8 @@ def _follow(move: Move, pod: Pod, pending_for: timedelta, now: datetime) -> Move
 
 
 def _wait(move: Move, since: datetime, now: datetime) -> Move:
-    """Return a move whose replacement has been bound since then, and nothing is wrong with it."""
-    # One that showed why it does not run may run for some seconds between two crashes.
+    """Return a move whose replacement has been bound since `since`, with nothing wrong."""
+    # A replacement that showed why it does not run may run for some seconds between two crashes.
     patience = ARRIVAL if move.unstarted in {None, UNSCHEDULABLE} else PROOF
     arrived = move.arrived or now - since >= patience
     return _with(move, bound_since=since, arrived=arrived, unstarted=None if arrived else move.unstarted)
@@ -120,7 +120,7 @@ def _with(
 
 
 def note_victim(move: Move, snapshot: Snapshot, now: datetime) -> Move:
-    """Return a move with when its victim was last seen to end within a grace period that is longer than most."""
+    """Return a move with the time when its victim was last seen terminating within a long grace period."""
     if move.state.over or now - move.requested_at < LONG_GRACE:
         return move
     victim = snapshot.pod.get(move.uid)
@@ -129,10 +129,10 @@ def note_victim(move: Move, snapshot: Snapshot, now: datetime) -> Move:
 
 
 def is_under_way(move: Move, snapshot: Snapshot, now: datetime) -> bool:
-    """Return whether a move takes a place in the windows of slow start: its replacement has still to arrive.
+    """Return whether a move takes a place in the windows of slow start, as its replacement has still to arrive.
 
-    One that is overdue holds its workload or namespace instead, one whose victim takes long to end its workload. A
-    request without an answer takes one for as long as it may show that it was granted.
+    An overdue move holds its workload or namespace instead, a move whose victim takes long to end its workload. A
+    request without an answer takes a place as long as a snapshot may show that it was granted.
     """
     if move.state.over or move.arrived or move.overdue or is_ending(move, snapshot, now):
         return False
@@ -145,12 +145,12 @@ def keeps_cluster_place(move: Move, now: datetime) -> bool:
 
 
 def _leaves_cluster_window(move: Move) -> datetime:
-    """Return when a move leaves the cluster's window if it gets no further: from its last state, or its binding, on."""
+    """Return when a move without progress leaves the cluster's window, counted from its last state or its binding."""
     return max(move.changed_at, move.bound_since or move.changed_at) + CLUSTER_PLACE
 
 
 def is_ending(move: Move, snapshot: Snapshot, now: datetime) -> bool:
-    """Return whether a move's victim is still terminating after a time in which most pods are gone."""
+    """Return whether a move's victim still terminates after `LONG_GRACE`, by which most pods are gone."""
     if move.state is not MoveState.EVICTED or now - move.changed_at < LONG_GRACE:
         return False
     victim = snapshot.pod.get(move.uid)
@@ -165,7 +165,7 @@ def is_proof(move: Move, now: datetime) -> bool:
 
 
 def find_next_change(moves: Iterable[Move], pending_for: timedelta, now: datetime) -> datetime | None:
-    """Return when time alone may change whether a move is under way, None if nothing is known to."""
+    """Return when time alone may change whether a move is under way, None if no such time is known."""
     due = (
         moment
         for move in moves
@@ -177,7 +177,7 @@ def find_next_change(moves: Iterable[Move], pending_for: timedelta, now: datetim
 
 
 def _deadlines(move: Move, pending_for: timedelta) -> Iterator[datetime]:
-    """Yield when a replacement has arrived, is overdue, or leaves the cluster's window; when a victim ends for long."""
+    """Yield when a replacement arrives or is overdue, its move leaves the cluster's window, or the victim ends late."""
     if move.state is MoveState.PLANNED:
         yield move.requested_at + UNANSWERED
         return

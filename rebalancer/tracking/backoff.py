@@ -23,10 +23,10 @@ from rebalancer.tracking.moves import is_deferred
 from rebalancer.tracking.requests import forget_extra_eviction
 
 FIRST_WAIT = timedelta(minutes=5)
-"""After the first failed prediction in a row."""
+"""The wait after the first failed prediction in a row."""
 
 LONGEST_WAIT = timedelta(hours=1)
-"""After any number of refused requests."""
+"""The wait after refused requests is never longer than this."""
 
 _FAILED = frozenset({MoveState.INEFFECTIVE, MoveState.LOST})
 
@@ -56,7 +56,7 @@ def record_outcomes(memory: Memory, before: tuple[Move, ...], now: datetime) -> 
 
     A failed prediction is counted, and a verified move resets the count. A refused move used no extra eviction, unless
     the refuser may still carry it out. A move that its owner has overtaken says nothing about the prediction. An
-    eviction that took place after a refusal or a lost answer was not refused.
+    eviction that took place despite a refusal or a lost answer does not count as refused.
     """
     ended_before = {move.uid for move in before if move.state.over and move.state is not MoveState.REFUSED}
     ungranted = {move.uid for move in before if move.state in _UNGRANTED}
@@ -79,7 +79,7 @@ def _record_end(memory: Memory, move: Move, now: datetime) -> Memory:
 
 
 class Backoff(NamedTuple):
-    """A group is left alone after `times` failed predictions in a row: for `left`, or None for good."""
+    """A group is left alone after `times` failed predictions in a row, for `left` (None: permanently)."""
 
     times: int
     left: timedelta | None
@@ -92,7 +92,7 @@ def find_backoff(memory: Memory, group: str, now: datetime) -> Backoff | None:
         return None
     if failure.times >= MAX_FAILED_PREDICTIONS:
         return Backoff(failure.times, None)
-    waited = max(timedelta(0), now - failure.last)  # from another clock; admission stores it as now
+    waited = max(timedelta(0), now - failure.last)  # a future time from another clock; admission stores it as now
     left = FIRST_WAIT * 2 ** (failure.times - 1) - waited
     return Backoff(failure.times, left) if left > timedelta(0) else None
 
@@ -118,7 +118,7 @@ def forget_refusals(memory: Memory, group: str) -> Memory:
 
 
 class RefusalWait(NamedTuple):
-    """The last requests for a group were not granted: it waits."""
+    """A group waits because its last requests were not granted."""
 
     times: int
     """How many requests in a row were not granted."""
@@ -127,11 +127,11 @@ class RefusalWait(NamedTuple):
     refuser: str = ""
     """Who in admission control refused the last request, else ""."""
     words: str = ""
-    """Why it was refused, or what the plan had counted on where a budget refused it; else ""."""
+    """Why it was refused or, if a budget refused it, what the plan had counted on; else ""."""
 
 
 def find_refusals_since(memory: Memory, since: datetime) -> Mapping[str, RefusalWait]:
-    """Return the remaining wait at `since`, by group, for groups with a request not granted since then."""
+    """Return by group the remaining wait as of `since`, for groups with a request not granted since `since`."""
     return {
         one.group: RefusalWait(one.times, one.next_try - since, one.refuser, one.words)
         for one in memory.refused

@@ -1,7 +1,7 @@
 """Changes between two snapshots that can violate a spread constraint, stored for an hour.
 
-A pod that goes minutes after its Deployment was scaled down, or is replaced minutes after its node was lost, no longer
-shows why. The stored changes are few and bounded, because they outlive the process.
+If a pod goes minutes after its Deployment was scaled down, or is replaced minutes after its node was lost, a snapshot
+no longer shows why. The stored changes are few and bounded, because they outlive the process.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,10 +17,10 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
 
 CHANGE_LIFETIME: Final = timedelta(hours=1)
-"""How long a change counts as a possible cause of a violation that is first seen now."""
+"""How long a change counts as a possible cause of newly seen violations."""
 
 MOST_CHANGES: Final = 300
-"""Changes that are stored, the newest."""
+"""Up to this many changes are stored, the newest."""
 
 
 def observe_changes(
@@ -36,7 +36,7 @@ def observe_changes(
         for change in memory.changes
         if now - change.at < CHANGE_LIFETIME
     }
-    if before is not None and not before.holds_same(after):  # most cycles: to compare all pods takes most of such a one
+    if before is not None and not before.holds_same(after):  # mostly they are equal, and comparing pods is slow
         interesting = sorted(keys)
         new = [
             *_workload_changes(before, after),
@@ -85,7 +85,7 @@ def _workload_changes(before: Snapshot, after: Snapshot) -> Iterator[tuple[Viola
             continue
         top = after.workload.get(workload.owner.uid, workload) if workload.owner is not None else workload
         if old is None:
-            # Another ReplicaSet of a known Deployment; its first one is no rollout.
+            # A new ReplicaSet of a known Deployment; the first ReplicaSet is no rollout.
             if top is not workload and before.owned_by.get(top.uid):
                 yield ViolationCause.ROLLOUT, str(reference_of(top))
             continue
@@ -110,7 +110,7 @@ def _pod_changes(before: Snapshot, after: Snapshot) -> Iterator[tuple[ViolationC
 def _node_changes(before: Snapshot, after: Snapshot, keys: Iterable[str]) -> Iterator[tuple[ViolationCause, str]]:
     """Yield domains that lost a node, whose nodes are back, or whose nodes changed the label.
 
-    The nodes are back where the domain had no node that takes pods, or where all nodes that took none now do.
+    The nodes are back if the domain had no node that takes pods, or if all nodes that took none now do.
     """
     lost, came = _nodes_lost(before, after), _nodes_lost(after, before)
     lost += _nodes_deleted(before, after)
@@ -136,7 +136,7 @@ def _node_changes(before: Snapshot, after: Snapshot, keys: Iterable[str]) -> Ite
 
 
 def _nodes_lost(before: Snapshot, after: Snapshot) -> list[Node]:
-    """Return the nodes that took pods before, and after do not or are gone."""
+    """Return the nodes that took pods before and no longer do, or are gone."""
     return [node for name, node in before.node.items() if node.takes_pods and not _takes_pods(after.node.get(name))]
 
 

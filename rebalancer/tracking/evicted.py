@@ -1,21 +1,21 @@
-"""Which workloads' pods others evict: a drain, a descheduler, an autoscaler, a second rebalancer.
+"""Workloads whose pods others evict: a drain, a descheduler, an autoscaler, a second rebalancer.
 
-Two programs that move pods of one workload undo each other's work, and neither says why. So other evictors are named,
-and the workload's moves wait until its pods are Ready again. They wait at most `LONGEST_WAIT` in all, from the first
-such eviction on: an evictor that acts every few seconds must not stop the rebalancer for good. A run of evictions is
-over when none was seen for `RUN_END`. The next eviction begins another run, with a wait of its own.
+Two programs that move pods of one workload undo each other's work, and neither reports why. So other evictors are
+named, and the workload's moves wait until its pods are Ready again. They wait at most `LONGEST_WAIT` in all, from the
+first such eviction on: an evictor that acts every few seconds must not stop the rebalancer permanently. A run of
+evictions is over when none was seen for `RUN_END`. The next eviction begins another run, with a wait of its own.
 
-An evicted pod has the condition DisruptionTarget with the reason EvictionByEvictionAPI. Other reasons are nobody's
-request: PreemptionByScheduler makes room for a pod of higher priority, DeletionByTaintManager and DeletionByPodGC
+An evicted pod has the condition DisruptionTarget with the reason EvictionByEvictionAPI. Other reasons are not requested
+evictions: PreemptionByScheduler makes room for a pod of higher priority, DeletionByTaintManager and DeletionByPodGC
 follow from the node's state, TerminationByKubelet from its pressure or shutdown. A deletion leaves no condition.
 
-An eviction is the rebalancer's own if the memory has a move for the pod, also a move of an earlier leader or without an
-answer: each is stored before it is requested.
+An eviction is the rebalancer's own if the memory has a move for the pod, including moves of an earlier leader or
+without an answer, since each move is stored before it is requested.
 
 A pod may be gone before the next snapshot, so each change of a pod is examined. Evictions before a leader began to
-watch are not counted: nothing says whose they were. The pod does not say who requested its eviction. The API server
-adds the condition itself, so that no entry of `metadata.managedFields` has it
-(`pkg/registry/core/pod/storage/eviction.go`, addConditionAndDeletePod). A node says that it is being drained, and
+watch are not counted, because nothing shows whose they were. The pod does not say who requested its eviction. The API
+server adds the condition itself, so no entry of `metadata.managedFields` has the condition
+(`pkg/registry/core/pod/storage/eviction.go`, addConditionAndDeletePod). A node shows that it is being drained, and
 mostly who has cordoned it.
 """
 
@@ -33,14 +33,16 @@ from rebalancer.model.workloads import reference_of
 from rebalancer.tracking.moves import is_deferred
 
 LONGEST_WAIT: Final = timedelta(minutes=10)
-"""How long the moves of a workload wait from the first of a run of evictions on: as long as a replacement may take."""
+"""How long a workload's moves wait, from the first eviction of a run on: as long as a replacement may take."""
 
 RUN_END: Final = timedelta(minutes=10)
-"""Without an eviction for this long, a run is over. Were it shorter than the wait, one who evicts slowly would begin a
-new run, and a new wait, with each pod."""
+"""Without an eviction for this long, a run is over.
+
+If this were shorter than the wait, a slow evictor would begin a new run, and a new wait, with each pod.
+"""
 
 _MOST_NAMES: Final = 3
-"""Names of pods, and of nodes, that are stored for a workload."""
+"""The most names of pods, and of nodes, that are stored for a workload."""
 
 
 class SeenEviction(NamedTuple):
@@ -53,7 +55,7 @@ class SeenEviction(NamedTuple):
 def find_evicted(before: object, after: object) -> Pod | None:
     """Return the pod whose eviction a change shows, whoever evicted it; `after` is None for a deleted object.
 
-    A pod that was already terminating was not evicted: its deletion only got another condition.
+    A pod that was already terminating was not evicted; its deletion only got another condition.
     """
     if not isinstance(before, Pod) or before.terminating:
         return None
@@ -104,9 +106,9 @@ def _without_future(run: OthersEvictions, now: datetime) -> OthersEvictions:
 
 
 def evictions_in(snapshot: Snapshot) -> tuple[OthersEvictions, ...]:
-    """Return what a snapshot without a memory shows by itself: the pods that were evicted and are terminating still.
+    """Return the evictions that a snapshot shows without a memory: pods that were evicted and still terminate.
 
-    When is by the API server's clock; whether a rebalancer that runs there has requested them is not known.
+    The times are by the API server's clock. A rebalancer in that cluster may have requested these evictions.
     """
     ending = [pod for pod in snapshot.pods if pod.evicted_at is not None and pod.terminating and not pod.finished]
     seen = sorted((SeenEviction(pod, pod.evicted_at) for pod in ending if pod.evicted_at), key=lambda one: one.at)

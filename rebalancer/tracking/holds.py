@@ -1,12 +1,12 @@
 """What overdue replacements hold back: their workload, their namespace, or the whole cluster.
 
-A replacement that does not run holds back its workload: the workload's other pods run now, and might not run again. A
-replacement that cannot be created holds back its namespace. So do replacements of two of its workloads that do not run.
+A replacement that does not run holds back its workload, whose other pods run now but might not run again. A replacement
+that cannot be created holds back its namespace; so do replacements that do not run, of two workloads of the namespace.
 
 The cluster does not replace pods if two namespaces have overdue replacements that are not their own failures
-(`tracking.own_failures`), and no later request has led to a replacement anywhere. Then nothing is evicted but probes:
-the first after a minute, each next after twice the last time. If the only failures are images that no other namespace
-runs, they may be the namespaces' own: the first probe goes after five seconds.
+(`tracking.own_failures`), and no later request has led to a replacement anywhere. Then only probes are evicted: the
+first after a minute, each next after twice the last time. If the only failures are images that no other namespace runs,
+they may be the namespaces' own: the first probe goes after five seconds.
 """
 
 from collections import defaultdict
@@ -25,7 +25,7 @@ from rebalancer.tracking.uncreated import find_uncreated
 
 FIRST_PROBE: Final = timedelta(minutes=1)
 PROBE_IN_DOUBT: Final = timedelta(seconds=5)
-"""The first wait where every failure may be its namespace's own."""
+"""The first wait if every failure may be its namespace's own."""
 
 LONGEST_PROBE: Final = timedelta(hours=1)
 
@@ -34,7 +34,7 @@ _NO_ANSWER: Final = frozenset({MoveState.REFUSED, MoveState.GONE, MoveState.OVER
 
 
 class Holds(NamedTuple):
-    """What waits for overdue replacements: for each namespace and each workload the move that holds it.
+    """The namespaces and workloads that wait for overdue replacements, each with the move that holds it.
 
     `misplaced` are the namespaces that wait because a replacement landed elsewhere.
     """
@@ -45,10 +45,10 @@ class Holds(NamedTuple):
 
 
 def find_holds(moves: Collection[Move], snapshot: Snapshot, now: datetime, unplaceable: Collection[str] = ()) -> Holds:
-    """Return what waits for a replacement that is not created, does not run or landed elsewhere, or for a pod's end.
+    """Return what waits because a replacement is not created, does not run or landed elsewhere, or a pod ends slowly.
 
     `unplaceable` are the UIDs of moves whose replacement no node admits: their own repair goes on, since planning knows
-    of that pod, and the next evictions of the repair may be what makes its place.
+    of that pod, and the repair's next evictions may make its place.
     """
     workloads: dict[Reference, Move] = {}
     for move in moves:
@@ -75,7 +75,7 @@ def _age(move: Move) -> tuple[datetime, str]:
 def note_proof(memory: Memory, now: datetime) -> Memory:
     """Return the memory with the request time of the last eviction whose replacement proves that pods are replaced.
 
-    That move itself is forgotten before the moves that it disproves.
+    This time is stored because the proving move is forgotten before the moves that it disproves.
     """
     requested = [move.requested_at for move in memory.moves if is_proof(move, now)]
     if memory.replaced_at is not None:
@@ -84,9 +84,9 @@ def note_proof(memory: Memory, now: datetime) -> Memory:
 
 
 def find_unreplaced(moves: Collection[Move], replaced_at: datetime | None) -> tuple[Move, ...]:
-    """Return the overdue moves that say that the cluster does not replace pods, the oldest first; none if it does.
+    """Return the overdue moves that show that the cluster does not replace pods, the oldest first; none if it does.
 
-    `replaced_at` is when the last eviction was requested that was replaced: those before it say nothing.
+    `replaced_at` is the request time of the last replaced eviction; earlier moves show nothing.
     """
     unreplaced = sorted(
         (
@@ -100,10 +100,10 @@ def find_unreplaced(moves: Collection[Move], replaced_at: datetime | None) -> tu
 
 
 def find_next_probe(moves: Iterable[Move], snapshot: Snapshot, since: datetime, now: datetime) -> datetime | None:
-    """Return when an eviction may show whether a cluster that is held `since` replaces pods; None while one is tried.
+    """Return when the next probe may go in a cluster that is held since `since`; None while a probe is under way.
 
-    Each one whose replacement is overdue doubles the wait, unless that is its namespace's own failure: it says nothing
-    about others. One whose pod takes long to end shows nothing for as long.
+    Each probe with an overdue replacement doubles the wait, unless that is its namespace's own failure, which says
+    nothing about others. A probe whose pod takes long to end shows nothing until the pod has ended.
     """
     last, failed, in_doubt = since, 0, True
     for move in moves:

@@ -1,14 +1,15 @@
-"""Which zones have lost nodes, and what these held: a lost zone must be reported, not disappear.
+"""Zones that have lost nodes, and what these held: a lost zone must be reported, not disappear.
 
 A node is lost when it took pods and is gone, is not Ready, or is in another zone. A node that was cordoned before, or
-that an autoscaler has marked, goes as part of a drain. A node without pods goes unnoticed while its zone has others.
+that an autoscaler has marked, goes as part of a drain. The loss of a node without pods is not noted while its zone has
+other nodes.
 
 A loss is over when the node is back in its zone, or when the zone has as many nodes as before. It is also over after an
 hour, unless the node is still there and not Ready. A zone without any node is stored for as long as the policy says
 (`topology.remember`), unless the policy says that it does not exist (`topology.ignore`).
 
-The names of up to a few hundred lost nodes are stored for each zone, the first by name. Beyond them, only the number is
-stored, which never exceeds what the zone lacks now.
+The names of up to a few hundred lost nodes are stored for each zone, the first by name. Of further nodes only the
+number is stored, which never exceeds what the zone lacks now.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -24,7 +25,7 @@ from rebalancer.policy import Policy
 from rebalancer.tracking.zones import ZONE_LIFETIME, find_zone_keys
 
 MOST_DOMAINS: Final = 10
-"""Domains whose losses are stored: those with the most recent loss."""
+"""Losses are stored for up to this many domains: those with the most recent loss."""
 
 MOST_NODES: Final = 20
 """Lost nodes of a domain that are stored by name."""
@@ -38,7 +39,7 @@ _OF_ITS_NODE: Final = "DaemonSet"
 def observe_losses(
     known: Sequence[DomainLoss], before: Snapshot | None, after: Snapshot, policy: Policy, now: datetime
 ) -> tuple[DomainLoss, ...]:
-    """Return the losses to store after a snapshot; `before` is that of the last cycle, None where there was none."""
+    """Return the losses to store after a snapshot; `before` is the last cycle's snapshot, None without one."""
     changed = [] if before is None else [node for node in before.nodes if after.node.get(node.name) is not node]
     if not known and not changed:
         return ()
@@ -76,7 +77,7 @@ def _is_lost(old: Node, node: Node | None, key: str) -> bool:
 
 
 def _count_pods(snapshot: Snapshot, node: str) -> int:
-    """Return how many pods a node holds that others would create anew elsewhere."""
+    """Return how many pods of a node would be created again elsewhere."""
     pods = snapshot.pods_on.get(node, ())
     return sum(not pod.mirror and (pod.owner is None or pod.owner.kind != _OF_ITS_NODE) for pod in pods)
 
@@ -109,7 +110,7 @@ def _add(loss: DomainLoss, lost: Sequence[LostNode]) -> DomainLoss:
 
 
 def _go_on(loss: DomainLoss, after: Snapshot, policy: Policy, now: datetime) -> DomainLoss | None:
-    """Return what is still lost of a domain, None if nothing is."""
+    """Return what a domain still lacks, None if nothing."""
     there = list(_nodes_of(after, loss.key, loss.value))
     lifetime = ZONE_LIFETIME if there else max(ZONE_LIFETIME, policy.topology.remember)
     missing = loss.had - sum(node.takes_pods for node in there)

@@ -1,12 +1,12 @@
 """Namespaces that wait because a replacement became Ready somewhere else than predicted.
 
-Something changes the pods there that snapshots do not show: a webhook, an expression or a parameter of a policy. It may
+Something that snapshots do not show changes the pods there: a webhook, an expression or a parameter of a policy. It may
 affect the next workload, too. So a single such move holds back its namespace for ten minutes, which is as long as a
-replacement may take. A replacement that lost its place to another pod cannot be distinguished, and costs this wait too.
+replacement may take. A replacement that lost its place to another pod looks the same, and costs this wait, too.
 
-Concurrent moves of one group are an exception: one may take the place that was meant for another, which proves nothing.
+Concurrent moves of one group are an exception: one replacement may take another's place, which proves nothing.
 
-The moves carry all this: the last such move of each namespace is stored for these ten minutes.
+The wait needs no further state: the last such move of each namespace is stored for these ten minutes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,11 +17,11 @@ from rebalancer.model.moves import Memory, Move, MoveState, Target
 from rebalancer.model.reasons import ViolationCause
 
 MISPLACED_WAIT: Final = timedelta(minutes=10)
-"""How long nothing more is evicted in the namespace of such a move."""
+"""How long nothing more is evicted in the namespace after such a move."""
 
 
 def find_misplaced(moves: Iterable[Move], now: datetime) -> Mapping[str, Move]:
-    """Return for each namespace that waits its last such move, those first that have waited longest."""
+    """Return the last such move of each waiting namespace, the longest wait first."""
     known = tuple(moves)
     recent = [
         move
@@ -44,14 +44,14 @@ def _has_company(move: Move, moves: Iterable[Move]) -> bool:
 
 
 def waits_until(move: Move) -> datetime:
-    """Return until when the namespace of a move waits whose replacement landed elsewhere."""
+    """Return until when a namespace waits after a move whose replacement landed elsewhere."""
     return move.changed_at + MISPLACED_WAIT
 
 
 def find_lost_meanwhile(move: Move, memory: Memory) -> tuple[Target, ...]:
-    """Return the domains that have lost nodes between the request of a move and its end, of its own keys.
+    """Return the domains, of the move's own keys, that lost nodes between its request and its end.
 
-    That explains a landing elsewhere without anything that snapshots do not show.
+    Such losses explain a landing elsewhere without a hidden cause.
     """
     subjects = [
         change.subject.partition("=")[::2]

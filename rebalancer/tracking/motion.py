@@ -1,15 +1,15 @@
 """Which nodes have changed lately, and which domains lose nodes.
 
-A node may be cordoned or uncordoned, become not Ready, or change its value of a topology key. It may change again in a
-moment: a drain goes from node to node, a reboot ends, a mistake is corrected.
+A node may be cordoned or uncordoned, become not Ready, or change its value of a topology key. It may soon change again:
+a drain goes from node to node, a reboot ends, a mistake is corrected.
 
-A domain is in motion when it loses, within the window, at least a quarter of its nodes, and two nodes or its only one:
-a zone fails or is shifted away, or several nodes are drained one after the other. A node with an autoscaler's taint
-leaves as a matter of routine.
+A domain is in motion when it loses, within the window, at least a quarter of its nodes, and at least two (or its only
+one): a zone fails or is shifted away, or several nodes are drained one after the other. A node with an autoscaler's
+taint leaves as a matter of routine.
 
 Changes are seen between two looks at the nodes, since no object says when it was uncordoned or relabelled. The first
-look sees the losses that have their time on the object. The stored data is bounded: losses are dropped before changes
-of labels, and settled domains before others.
+look sees only losses whose time is on the object. The stored data is bounded: losses are dropped before changes of
+labels, and settled domains before others.
 """
 
 from collections import defaultdict
@@ -41,7 +41,7 @@ _PART: Final = 4
 
 
 class Look(NamedTuple):
-    """The nodes by name as they were seen last, and when."""
+    """The nodes by name as last seen, and when that was."""
 
     nodes: Mapping[str, Node]
     at: datetime
@@ -57,7 +57,7 @@ def observe_nodes(
 ) -> Memory:
     """Return the memory with the changes of nodes since the last look, and the domains that are in motion.
 
-    `last` is None where nobody has looked yet. `keys` are the topology keys in use.
+    `last` is None before the first look. `keys` are the topology keys in use.
     """
     window = find_window(policy)
     known = [
@@ -76,7 +76,7 @@ def observe_nodes(
 
 
 def _bound(changes: Sequence[NodeChange], now: datetime) -> tuple[NodeChange, ...]:
-    """Return the changes to store, the newest last. A label that is no longer known may be any label."""
+    """Return the changes to store, the newest last. Too many changes of labels end in a change of any node."""
     ordered = sorted(changes, key=_sort_key)
     labels = [change for change in ordered if change.event is NodeEvent.RELABELLED]
     if len(labels) > MOST_CHANGES:
@@ -121,25 +121,25 @@ class _Observer:
         return list(chain.from_iterable(_losses(node, large, min(self._now, since)) for node, since in recent))
 
     def compare(self, last: Look) -> list[NodeChange]:
-        """Return what has become of the nodes since the last look."""
+        """Return the changes of the nodes since the last look."""
         after = self._snapshot.node
         pairs = [(node, after.get(name)) for name, node in last.nodes.items() if after.get(name) is not node]
         if not pairs:
             return []
         large = self._find_domain_keys()
-        # After a long time without a look, what was deleted may have been marked before.
+        # After a long time without a look, a deleted node may have been marked before its deletion.
         is_recent = self._now - last.at <= self._window
         return list(chain.from_iterable(self._compare(old, node, large, is_recent=is_recent) for old, node in pairs))
 
     def _find_domain_keys(self) -> Sequence[str]:
-        """Return the keys in use whose domains hold several nodes; zone keys always do, whoever uses them."""
+        """Return the keys in use whose domains hold several nodes; zone keys always count as such."""
         zone_keys, nodes = find_zone_keys(self._policy), self._snapshot.nodes
         values = {key: [node.labels[key] for node in nodes if key in node.labels] for key in {*zone_keys, *self._keys}}
         return [key for key in sorted(values) if not is_node_key(key, values[key], zone_keys)]
 
     # Many branches: one for each way in which a node changes.
     def _compare(self, old: Node, node: Node | None, large: Sequence[str], *, is_recent: bool) -> Iterator[NodeChange]:
-        """Yield the changes of one node. A new node of this name may hold the pods of the old one."""
+        """Yield the changes of one node. A new node of this name may hold the old node's pods."""
         is_same = node is not None and node.uid == old.uid
         if not is_same and old.takes_pods and not old.being_removed and is_recent:
             yield from _losses(old, large, self._now, deleted=True)
@@ -187,7 +187,7 @@ class _Observer:
         return tuple(followed[-MOST_DOMAINS:])
 
     def _group(self, domains: Collection[_Domain]) -> Mapping[_Domain, Sequence[Node]]:
-        """Return the nodes of some domains."""
+        """Return the nodes by domain, for these domains."""
         keys = {domain.key for domain in domains}
         grouped: defaultdict[_Domain, list[Node]] = defaultdict(list)
         for node in self._snapshot.nodes if keys else ():
@@ -220,9 +220,9 @@ class _Observer:
     def _go_on(
         self, motion: DomainMotion, lost: Sequence[NodeChange], nodes: Sequence[Node], last: Look | None
     ) -> DomainMotion | None:
-        """Return the motion of a domain with what it has lost since; None when it has settled.
+        """Return the motion of a domain with its further losses; None when it has settled.
 
-        One that is lost again after its longest time begins anew.
+        If the domain loses nodes again after its longest time, a new motion begins.
         """
         times = {name: min(self._now, getattr(motion, name)) for name in ("since", "until", "moved")}
         before = structs.replace(motion, **times)
@@ -236,12 +236,12 @@ class _Observer:
             return None if self._now >= motion.settles_at(self._window) else motion
         if lasting and not before.lasting:
             return None  # a new motion begins
-        # It is stored until it is quiet: else the next loss would begin another hour.
+        # The motion is stored until the domain is quiet, or the next loss would begin another hour.
         return None if self._now - motion.until >= self._window and not lasting else motion
 
 
 def _losses(node: Node, large: Sequence[str], at: datetime, *, deleted: bool = False) -> Iterator[NodeChange]:
-    """Yield a row for each domain of a lost node, and one without a domain where it has none."""
+    """Yield a row for each domain of a lost node, or a row without a domain if it has none."""
     event = NodeEvent.DELETED if deleted else NodeEvent.CORDONED if node.unschedulable else NodeEvent.UNREADY
     by = node.cordoned_by if event is NodeEvent.CORDONED else ""
     domains: list[tuple[str, str | None]] = [(key, node.labels[key]) for key in large if key in node.labels]
@@ -255,7 +255,7 @@ def _threshold(had: int) -> int:
 
 
 def _is_back(nodes: Iterable[Node], last: Look | None) -> bool:
-    """Return whether a node of a domain takes pods that took none at the last look."""
+    """Return whether a node of a domain that took no pods at the last look now takes pods."""
     seen = last.nodes if last is not None else {}
     return any(node.takes_pods and node.name in seen and not seen[node.name].takes_pods for node in nodes)
 
@@ -263,7 +263,7 @@ def _is_back(nodes: Iterable[Node], last: Look | None) -> bool:
 def _is_lasting(motion: DomainMotion, nodes: Collection[Node]) -> bool:
     """Return whether enough lost nodes are still there without taking pods, and no new nodes have replaced them."""
     away = {node.name for node in nodes if not node.takes_pods}
-    # Where not all names are stored, nodes that are away count as lost.
+    # If not all names are stored, nodes that are away count as lost.
     still = away if motion.lost > len(motion.nodes) else away.intersection(motion.nodes)
     fewer = motion.had - (len(nodes) - len(away))
     return min(len(still), fewer) >= _threshold(motion.had)
@@ -301,9 +301,9 @@ def merge_motion(memory: Memory, other: Memory) -> Memory:
 
 
 def _unite(one: DomainMotion, other: DomainMotion) -> DomainMotion:
-    """Return a motion of a domain that two processes have seen, each maybe from another moment on."""
+    """Return the motion of a domain that two processes have seen, maybe from different times on."""
     older, newer = sorted((one, other), key=lambda motion: (motion.moved, motion.lost))
-    if (older.latest_end if older.lasting else older.moved) < newer.since:  # it had come to its end
+    if (older.latest_end if older.lasting else older.moved) < newer.since:  # that motion had already ended
         return newer
     names = sorted({*one.nodes, *other.nodes})
     had = max(one.had, other.had)

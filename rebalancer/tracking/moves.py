@@ -1,4 +1,4 @@
-"""The life of a move: one transition table, how a snapshot shows what happened, and what it does not show yet.
+"""The life of a move: the transition table, what a snapshot shows, and what it does not show yet.
 
     planned ── granted ──► evicted ── replaced ──► pending ── ready ──► verified
        │                    │ │ ╰ overtaken         │ │ ╰──── elsewhere ─► ineffective
@@ -10,15 +10,15 @@ the pod goes before its eviction is requested again. KubeVirt answers so, migrat
 pod itself.
 
 A move whose answer was lost stays `planned`. It counts as in flight until its pod is gone, or has been unchanged until
-the request can no longer arrive. After a replacement that is deleted before it is Ready, the next one counts.
+the request can no longer arrive. If a replacement is deleted before it is Ready, the next replacement counts.
 
 A move that an earlier leader has stored may never have been requested: the process ended in between. So a new leader
 reads the pods of planned moves at the API server. A move whose pod is there and not terminating is `unexecuted`: its
 pod counts as it is, and its repair is planned again.
 
 But a request that was sent may still be carried out, for as long as after a lost answer. Until then no other pod of the
-workload or group is evicted. This pod may be, since two requests with its UID evict it once. If the second request is
-refused or not sent, the first counts as before.
+workload or group is evicted. The pod itself may be evicted, since two requests with its UID evict it once. If the
+second request is refused or not sent, the first counts as before.
 
 Watches lag behind the answers to eviction requests, so `overlay_moves` corrects a snapshot by the requests.
 """
@@ -54,17 +54,17 @@ _PENDING_FOR: Final = timedelta(minutes=1)
 """The default of `breaker.pendingFor`."""
 
 _TIMES: Final = ("requested_at", "changed_at", "awaited_since", "bound_since", "victim_seen", "ready_at")
-"""Every time that is stored of a move."""
+"""Every time field of a move."""
 
 ENDED_MOVES_STORED = 20
 """How many ended moves are stored, for the status."""
 
 DEFERRED_MOVES_STORED = 100
-"""How many refused moves besides are stored because they may still be carried out; the memory is bounded."""
+"""How many further refused moves are stored because they may still be carried out."""
 
 
 MISPLACED_MOVES_STORED = 100
-"""And how many besides because their namespace waits for them."""
+"""How many further moves are stored because their namespace waits for them."""
 
 
 class MoveEvent(StrEnum):
@@ -107,7 +107,7 @@ def advance_move(move: Move, what: MoveEvent, now: datetime, replacement: str = 
     if what is MoveEvent.REFUSED and move.repeats is not None and now - move.repeats < ANSWER_TIMEOUT:
         return resume_first(move, move.repeats)
     move = msgspec.structs.replace(move, unexecuted=False)
-    if what is MoveEvent.VANISHED:  # the time that a replacement may take began with the eviction
+    if what is MoveEvent.VANISHED:  # the time for a replacement began with the eviction
         fresh = {"replacement": "", "awaited_since": now, "bound_since": None, "arrived": False}
         return msgspec.structs.replace(move, state=following, **fresh)
     return msgspec.structs.replace(move, state=following, changed_at=now, replacement=replacement or move.replacement)
@@ -121,7 +121,7 @@ def observe_moves(
     *,
     pending_for: timedelta = _PENDING_FOR,
 ) -> tuple[Move, ...]:
-    """Return the moves after a snapshot, several transitions at once where it shows them.
+    """Return the moves after a snapshot, with several transitions at once if it shows them.
 
     `before` is the snapshot of the last cycle, None in the first cycle of a leader. `pending_for` is how long a
     replacement may wait for a node.
@@ -142,8 +142,8 @@ def observe_moves(
         current = note_arrival(current, move, snapshot, pending_for, now)
         current = note_own_failure(current, snapshot)
         followed.append(note_victim(current, snapshot, now))
-    # Of the older moves those stay for which their namespace waits, which were refused and may still be carried out,
-    # and whose pod a watch still shows or whose replacement is overdue.
+    # Older moves stay if their namespace waits for them, if they were refused and may still be carried out, if a watch
+    # still shows their pod, or if their replacement is overdue.
     old = find_old(followed)
     misplaced = {move.uid for move in [*find_misplaced(old, now).values()][-MISPLACED_MOVES_STORED:]}
     deferred = {move.uid for move in [move for move in old if is_deferred(move)][-DEFERRED_MOVES_STORED:]}
@@ -152,7 +152,7 @@ def observe_moves(
 
 
 def find_old(moves: Iterable[Move]) -> Sequence[Move]:
-    """Return the moves that have ended, but for the last `ENDED_MOVES_STORED`: few of them are stored, for a reason."""
+    """Return the ended moves without the last `ENDED_MOVES_STORED`; few of these older moves are stored."""
     return [move for move in moves if move.state.over and not move.overdue][:-ENDED_MOVES_STORED]
 
 
@@ -162,9 +162,9 @@ def is_deferred(move: Move) -> bool:
 
 
 def _resume(move: Move, replacements: Replacements, snapshot: Snapshot, now: datetime) -> Move:
-    """Return a move whose eviction was deferred as evicted if its pod goes, as refused if it is there after that time.
+    """Return a deferred move as evicted if its pod goes, or as refused if the pod is still there after the deferral.
 
-    The first snapshot after that time counts, too: the eviction is not requested again before it.
+    The first snapshot after the deferral counts, too, because the eviction is not requested again before it.
     """
     if move.state is not MoveState.REFUSED or move.deferred_until is None:
         return move
@@ -181,11 +181,11 @@ def _is_going(move: Move, snapshot: Snapshot) -> bool:
 
 
 def overlays(move: Move, snapshot: Snapshot) -> bool:
-    """Return whether a snapshot shows the pod of a move as it was, though it is gone: its watch lags behind.
+    """Return whether a snapshot still shows a move's pod although it is gone, because the watch lags behind.
 
-    The move may have ended: another leader's move, or a move of a pod that somebody else removed. It no longer counts
-    after `REPLACEMENT_TIMEOUT`, in case the cluster was restored from a backup. If the only evidence is an answer that
-    there is no such pod, it no longer counts after `ANSWER_TIMEOUT`.
+    The move may have ended, for example because somebody else removed the pod. It no longer counts after
+    `REPLACEMENT_TIMEOUT`, in case the cluster was restored from a backup. If the only evidence is an answer that there
+    is no such pod, it no longer counts after `ANSWER_TIMEOUT`.
     """
     pod = snapshot.pod.get(move.uid)
     if pod is None or pod.terminating or move.state is MoveState.REFUSED or move.unexecuted:
@@ -202,9 +202,9 @@ def _without_future(move: Move, now: datetime) -> Move:
 
 
 def merge_memory(own: Memory, saved: Memory) -> Memory:
-    """Return the memory of a process that leads again: the saved one, and what the process has done itself.
+    """Return the memory of a process that leads again: the saved memory, and what the process did itself.
 
-    Evictions that were admitted together may be equal in `sent`, and count as many times as they are there.
+    Equal entries of `sent` count separately, because they were admitted together.
     """
     moves = {move.uid: move for move in saved.moves}
     moves |= {move.uid: _choose(move, moves[move.uid]) if move.uid in moves else move for move in own.moves}
@@ -215,11 +215,11 @@ def merge_memory(own: Memory, saved: Memory) -> Memory:
 
 
 def _choose(own: Move, saved: Move) -> Move:
-    """Return which of two memories' moves holds for a pod.
+    """Return which of two memories' moves of a pod is valid.
 
     A pod is evicted once, but one leader may be refused, and the next may request the eviction again. A request that
-    may be under way must not be forgotten for the older move. Otherwise the move that has come further is newer, since
-    a leader in between has followed it.
+    may be under way must not give way to the older move. Otherwise the more advanced move is newer, since a leader in
+    between has followed it.
     """
     if own.state in NEVER_GRANTED or saved.state in NEVER_GRANTED:
         refused, other = (own, saved) if own.state in NEVER_GRANTED else (saved, own)
@@ -233,8 +233,8 @@ def _choose(own: Move, saved: Move) -> Move:
 def note_remaining(memory: Memory, remaining: Container[str]) -> Memory:
     """Return the memory of a new leader; `remaining` are UIDs of pods that it has read since the last leader ended.
 
-    They exist and are not terminating. A planned move of another pod stays in flight, also if an earlier leader has
-    found that one as it was: it may have been evicted since.
+    They exist and are not terminating. Planned moves of other pods stay in flight, even if an earlier leader found the
+    pod unchanged: it may have been evicted since.
     """
     moves = tuple(
         move
@@ -284,13 +284,13 @@ def _advance_once(move: Move, replacements: Replacements, snapshot: Snapshot, no
 
 
 def _find_ready(move: Move, replacement: Pod, now: datetime) -> datetime | msgspec.UnsetType:
-    """Return when a replacement became Ready, UNSET where it does not say so or the time cannot be: clocks differ."""
+    """Return when a replacement became Ready, UNSET if its status does not say so or clocks contradict it."""
     since = replacement.ready_since
     return since if since is not None and move.requested_at <= since <= now else msgspec.UNSET
 
 
 def _is_in_grace(move: Move, snapshot: Snapshot, now: datetime) -> bool:
-    """Return whether the evicted pod still ends as its grace period allows: a week, say, until a queue is empty."""
+    """Return whether the evicted pod still ends within its grace period, which may be a week."""
     victim = snapshot.pod.get(move.uid)
     return victim is not None and victim.deleted is not None and now < victim.deleted
 
@@ -313,8 +313,8 @@ def _is_as_predicted(move: Move, node: str, snapshot: Snapshot) -> bool:
 def overlay_moves(snapshot: Snapshot, moves: Iterable[Move]) -> Snapshot:
     """Return the snapshot in which the pod of every move is at least terminating, unless it was refused.
 
-    A request whose answer was lost counts as carried out: when in doubt a pod is missing, never available. The pod of
-    an unexecuted move counts as it is: no other pod of its workload or group is evicted meanwhile.
+    A request whose answer was lost counts as carried out: in doubt a pod counts as missing, never as available. The pod
+    of an unexecuted move counts unchanged, because no other pod of its workload or group is evicted meanwhile.
     """
     evicted = {move.uid: move for move in moves if overlays(move, snapshot)}
     if not evicted:

@@ -1,4 +1,4 @@
-"""Who fails when a replacement is not created or does not run: its own namespace, or the cluster.
+"""Whose failure it is if a replacement is not created or does not run: its own namespace's, or the cluster's.
 
 A failure is the namespace's own only if its cause lies there. There are three such causes:
 
@@ -10,11 +10,12 @@ Webhooks, policies, registries and nodes are the cluster's, and so is every doub
 
 A pod of another namespace proves that the registry serves others, if it runs an image of that registry and is no older
 than the first pod that lacks its image. It must be in the same zone, since the network may have failed for one zone.
-Its own image must be new on its node: an image that is present is not pulled again, and the node does not say whether
-an earlier pod has left it. Where pods of several namespaces lack images on one node, that node itself must be served.
-An image that runs in another namespace is available, so the image itself is not at fault.
+Its own image must be new on its node, because a present image is not pulled again, and the node does not say whether an
+earlier pod left it. If pods of several namespaces lack images on one node, that node itself must be served. An image
+that runs in another namespace is available, so the image itself is not at fault.
 
-It is known that a template never ran where the evicted pod had another template, and no other pod of this one has run.
+A template never ran, as far as is known, if the evicted pod had another template and no other pod of this template has
+run.
 """
 
 import re
@@ -44,27 +45,27 @@ one. Source: `plugin/pkg/admission/resourcequota`, `limitranger` and `serviceacc
 `staging/src/k8s.io/pod-security-admission`."""
 
 _IMAGE: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
-"""Why a container waits whose image cannot be had."""
+"""Waiting reasons of a container whose image cannot be pulled."""
 
 _CRASH: Final = frozenset(
     {"CrashLoopBackOff", "RunContainerError", "CreateContainerError", "CreateContainerConfigError"}
 )
-"""Why a container waits that has its image and does not run."""
+"""Waiting reasons of a container that has its image and does not run."""
 
 _DEFAULT_REGISTRY: Final = "docker.io"
-"""Where an image is pulled from whose name begins with no host."""
+"""The registry of an image whose name does not begin with a host."""
 
 
 def find_other_template(pod: Pod, owner: Workload | None) -> str | UnsetType:
-    """Return the revision of a pod's template if its owner creates the next pod from another one, else UNSET."""
+    """Return the revision of a pod's template if its owner creates the next pod from another revision, else UNSET."""
     following = owner.revision_at(pod_ordinal(pod.name)) if owner is not None else ""
     return pod.revision if pod.revision and following and pod.revision != following else UNSET
 
 
 def note_own_failure(move: Move, snapshot: Snapshot) -> Move:
-    """Return a move with whose failure it is that its replacement is overdue, as a snapshot shows it.
+    """Return a move with the party whose failure made its replacement overdue, as a snapshot shows it.
 
-    What a container does between two attempts to start says nothing. A move that has failed stays what it was.
+    A container's state between two attempts to start says nothing. A failed move keeps its verdict.
     """
     if not move.overdue:
         own = move.own_failure if move.state.over else None
@@ -76,7 +77,7 @@ def note_own_failure(move: Move, snapshot: Snapshot) -> Move:
 
 
 def find_own_failure(move: Move, snapshot: Snapshot) -> OwnFailure | None:
-    """Return what of its namespace keeps the replacement of a move from running; None if it is the cluster's."""
+    """Return the cause in its namespace that keeps a move's replacement from running; None if it is the cluster's."""
     if move.uncreated is not None:
         return OwnFailure.OBJECT if _is_refused_by_object(move, move.uncreated, snapshot) else None
     pod = _find_failing(move, snapshot)
@@ -89,7 +90,7 @@ def find_own_failure(move: Move, snapshot: Snapshot) -> OwnFailure | None:
 
 
 def is_in_doubt(move: Move, snapshot: Snapshot) -> bool:
-    """Return whether a failure is its namespace's own if the registry serves others, which nothing has to show."""
+    """Return whether a failure is its namespace's own exactly if the registry serves others, which may not show."""
     pod = _find_failing(move, snapshot) if move.uncreated is None else None
     return pod is not None and _lacks_image_alone(pod, snapshot)
 
@@ -101,7 +102,7 @@ def _find_failing(move: Move, snapshot: Snapshot) -> Pod | None:
 
 
 def _is_refused_by_object(move: Move, message: str, snapshot: Snapshot) -> bool:
-    """Return whether an object of the namespace refuses a pod: the message says so, or without one the objects."""
+    """Return whether an object of the namespace refuses a pod: by the message or, without a message, the objects."""
     if message:
         return _OF_NAMESPACE.match(message) is not None
     owner = snapshot.workload.get(move.owner_uid)
@@ -115,9 +116,9 @@ def _lacks_account(owner: Workload, snapshot: Snapshot) -> bool:
 
 
 def _is_full(owner: Workload, snapshot: Snapshot) -> bool:
-    """Return whether a quota has no place for a further pod of an owner, by its status and by the pods that are there.
+    """Return whether a quota has no place for another pod of an owner, by its status and by the existing pods.
 
-    The status alone may be out of date: it is the controller manager that takes evicted pods out of it.
+    The status alone may be out of date, because the controller manager has to take evicted pods out of it.
     """
     if owner.template is None:
         return False
@@ -130,7 +131,7 @@ def _is_full(owner: Workload, snapshot: Snapshot) -> bool:
 
 
 def _exceeds(quota: ResourceQuota, needed: Mapping[str, int], there: Mapping[str, int]) -> bool:
-    """Return whether a quota without scopes is exceeded by what is needed besides what is there."""
+    """Return whether `needed`, added to the existing pods, exceeds a quota without scopes."""
     used = dict(quota.used)
     return not quota.scopes and any(
         needed.get(name, 0) > max(0, hard - min(used.get(name, 0), there[name])) for name, hard in quota.hard
@@ -138,7 +139,7 @@ def _exceeds(quota: ResourceQuota, needed: Mapping[str, int], there: Mapping[str
 
 
 def _measure(requests: Resources) -> dict[str, int]:
-    """Return what a pod counts as in quotas, by the names that they use."""
+    """Return what a pod uses of quotas, by the quotas' resource names."""
     return {
         "pods": 1,
         "count/pods": 1,
@@ -178,7 +179,8 @@ def _lacks_image_alone(pod: Pod, snapshot: Snapshot) -> bool:
 def _is_registry_serving(pod: Pod, snapshot: Snapshot) -> bool:
     """Return whether the registry has served another namespace since the image that a pod lacks was first missing.
 
-    That is since the creation of the first pod in its namespace that lacks it, and near that one.
+    The image is missing since the creation of the first pod in the namespace that lacks it; only pods near that pod
+    count.
     """
     registry = _find_registry(pod.failed_image)
     return any(
@@ -204,13 +206,13 @@ def _find_newer(pod: Pod, snapshot: Snapshot) -> Iterator[Pod]:
 
 
 def _find_zone(pod: Pod, snapshot: Snapshot) -> str | None:
-    """Return the zone of a pod's node, "" without the label; None of a pod whose node is not known."""
+    """Return the zone of a pod's node, "" without the label; None if the node is not known."""
     node = snapshot.node.get(pod.node or "")
     return None if node is None else node.labels.get(ZONE, node.labels.get(BETA_ZONE, ""))
 
 
 def _is_new(image: str, other: Pod, pod: Pod, snapshot: Snapshot) -> bool:
-    """Return whether no pod on the node of `other` has had an image from before `pod` was created."""
+    """Return whether no pod on the node of `other` had the image before `pod` was created."""
     name = _canonical(image)
     return not any(
         earlier.created < pod.created and name in map(_canonical, earlier.spec.images)

@@ -1,12 +1,12 @@
-"""Which new pod replaces an evicted one, and whether any will.
+"""Which new pod replaces an evicted pod, and whether any will.
 
 The clocks of the controller and the API server never agree exactly, so a replacement is never recognised by comparing
 its creation with the time of the request. It is the oldest pod of its owner that was not in the previous snapshot: the
-next pod replaces one that was lost since. If the watch of pods was silent at the request, the replacement of a pod that
-was lost earlier may be mistaken for it. Then the prediction may count as failed, wrongly.
+next pod replaces one that was lost since. If the watch of pods was silent at the request, the replacement of a pod lost
+earlier may be mistaken for this pod's. Then the prediction may wrongly count as failed.
 
-The first snapshot after a change of leader has no predecessor. There the owner's counts say how many replacements exist
-already, and the youngest pods are these; their creation times come from one clock.
+The first snapshot after a change of leader has no predecessor. There the owner's counts say how many replacements
+already exist: the youngest pods, since creation times come from one clock.
 
 An owner that was scaled down, rolled out or deleted since may want no pod in place of the evicted one. It has overtaken
 the move: no replacement is expected any more, and no prediction has failed.
@@ -29,9 +29,9 @@ _AT_ONCE = frozenset({"Deployment", "ReplicaSet", "ReplicationController"})
 
 
 def waits_for_end(move: Move) -> bool:
-    """Return whether an owner may create the replacement only once the evicted pod is gone: a StatefulSet does.
+    """Return whether an owner may create the replacement only once the evicted pod is gone, as a StatefulSet does.
 
-    What a foreign controller does is not known; none is late for doing as a StatefulSet's does.
+    A foreign controller may do the same and is then not late.
     """
     return move.workload.kind not in _AT_ONCE
 
@@ -55,19 +55,19 @@ class Replacements:
         self._waiting[move.owner_uid] += 1
 
     def present(self, uid: str) -> Pod | None:
-        """Return a replacement that was found before, None once it is gone or going."""
+        """Return a replacement that was found before, None once it is gone or terminating."""
         pod = self._snapshot.pod.get(uid)
         return None if pod is None or pod.terminating or pod.finished else pod
 
     def claim(self, move: Move) -> Pod | None:
         """Return the replacement of a move and keep it from all others, None if there is none yet.
 
-        A watch that still shows the victim as it was lags: a new pod in it was created before the eviction.
+        A watch that still shows the victim unchanged lags, so a new pod in it was created before the eviction.
         """
         if self._shows_victim(move):
             return None
         pods = [pod for pod in self._remaining_pods(move) if pod.uid not in self._claimed]
-        if move.workload.kind == "StatefulSet":  # its replacement has the victim's name, and no other pod is one
+        if move.workload.kind == "StatefulSet":  # the replacement has the victim's name, which no other pod has
             new = [pod for pod in pods if pod.name == move.pod]
         elif self._before is not None:
             new = [pod for pod in pods if pod.uid not in self._before.pod]
@@ -86,7 +86,7 @@ class Replacements:
     def is_overtaken(self, move: Move) -> bool:
         """Return whether the owner will create no replacement: it has all the pods that it wants, or is deleted.
 
-        As long as the watch shows the victim as it was, it lags: the move must still overlay the victim.
+        As long as the watch shows the victim unchanged, it lags, and the move must still overlay the victim.
         """
         if self._shows_victim(move):
             return False
@@ -94,7 +94,7 @@ class Replacements:
         return owner is None or owner.deleted is not None or self._missing(move) <= 0
 
     def can_be_created(self, move: Move) -> bool:
-        """Return whether nothing of the victim is in the way of its replacement, as far as the watch shows."""
+        """Return whether, as far as the watch shows, the victim no longer prevents its replacement."""
         if waits_for_end(move):
             return all(pod.name != move.pod for pod in self._snapshot.pods_of.get(move.owner_uid, ()))
         return not self._shows_victim(move)
@@ -119,7 +119,7 @@ class Replacements:
         return (owner.replicas if owner is not None else 0) - len(self._remaining_pods(move))
 
     def _remaining_pods(self, move: Move) -> list[Pod]:
-        """Return the owner's pods that are not going, without victims that a watch still shows."""
+        """Return the owner's pods that are not terminating, without victims that a watch still shows."""
         return [
             pod
             for pod in self._snapshot.pods_of.get(move.owner_uid, ())

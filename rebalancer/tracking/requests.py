@@ -8,18 +8,18 @@ from rebalancer.model.moves import ExtraEviction, Memory, Move, SentRequest, mak
 
 
 def sent_request(move: Move) -> SentRequest:
-    """Return what the rates count of a move."""
+    """Return the part of a move that the rates count."""
     return SentRequest(move.requested_at, make_place(move.node), make_place(move.namespace))
 
 
 def record_request(memory: Memory, move: Move, *, extra_goal: int | None) -> Memory:
     """Return the memory with a move that is about to be requested.
 
-    `extra_goal` is set where the move's step may be the repair's one extra eviction: it is the extra one if more than
-    `extra_goal` evictions are left after it.
+    `extra_goal` is set if the move may be the repair's one extra eviction: it is if more than `extra_goal` evictions
+    are left afterwards.
     """
-    # A pod whose eviction was requested before, and that stayed, has one move, not two. Whatever an earlier leader has
-    # sent, the pod is evicted once at most, so that only the request that repeats the first one counts for the rates.
+    # If a pod's eviction was requested before and the pod stayed, it has one move, not two. The pod is evicted at most
+    # once, so only the repeated request counts for the rates, not the earlier leader's.
     for known in memory.moves:
         if known.uid == move.uid and known.unexecuted:
             memory = msgspec.structs.replace(memory, sent=_without(memory.sent, sent_request(known)))
@@ -35,10 +35,10 @@ def record_request(memory: Memory, move: Move, *, extra_goal: int | None) -> Mem
 
 
 def forget_request(memory: Memory, uid: str) -> Memory:
-    """Return the memory without a move that was never sent; if it repeats another one, with that one.
+    """Return the memory without a move that was never sent; if it repeats an earlier move, that move is restored.
 
-    A process that takes over from what was saved in between still knows the move, as one whose answer was lost: it
-    counts as in flight for two minutes, unless its pod is read (`note_remaining`), and for one minute against the rate.
+    A process that takes over from the memory saved in between still has the move, as if its answer were lost: it counts
+    as in flight for two minutes, unless its pod is read (`note_remaining`), and for one minute against the rate.
     """
     known = next((move for move in memory.moves if move.uid == uid), None)
     if known is None:
@@ -51,7 +51,7 @@ def forget_request(memory: Memory, uid: str) -> Memory:
 
 
 def resume_first(move: Move, first: datetime) -> Move:
-    """Return the unexecuted move of `first` which a move repeats: that request may still be carried out."""
+    """Return the move of `first` that a move repeats, unexecuted: its request may still be carried out."""
     return msgspec.structs.replace(move, requested_at=first, repeats=None, unexecuted=True)
 
 
@@ -64,7 +64,7 @@ def _without(sent: tuple[SentRequest, ...], request: SentRequest) -> tuple[SentR
 
 
 def forget_extra_eviction(memory: Memory, uid: str) -> Memory:
-    """Return the memory after a request without effect: if it was the repair's extra eviction, that one is unused."""
+    """Return the memory after a request without effect: if it was the repair's extra eviction, that is unused."""
     extras = tuple(extra for extra in memory.extra_evictions if extra.uid != uid)
     if len(extras) == len(memory.extra_evictions):
         return memory

@@ -27,9 +27,9 @@ def track(
     last: Look | None = None,
     profile: Profile = DEFAULT_PROFILE,
 ) -> Memory:
-    """Return the memory after a snapshot; `before` is that of the last cycle with a fresh view, None in the first one.
+    """Return the memory after a snapshot; `before` is the last cycle's with a fresh view, None in the first.
 
-    `last` is the last look at the nodes, also while another process led; None where there was none.
+    `last` is the last look at the nodes, also while another process led; None without one.
     """
     keys = _topology_keys(snapshot, policy, profile)
     followed = observe_nodes(memory, last, snapshot, policy, keys, now)
@@ -47,7 +47,7 @@ def track(
 def watch(
     memory: Memory, last: Look | None, snapshot: Snapshot, policy: Policy, now: datetime, profile: Profile
 ) -> Memory:
-    """Return the memory of a process that does not lead: what becomes of nodes it may have to know in a moment."""
+    """Return the memory of a process that does not lead, but soon may: it follows the changes of nodes."""
     return observe_nodes(memory, last, snapshot, policy, _topology_keys(snapshot, policy, profile), now)
 
 

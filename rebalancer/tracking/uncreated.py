@@ -1,16 +1,16 @@
 """Replacements that their owners do not create: a quota is used up, a webhook refuses, a controller is down.
 
-If one pod cannot be created, the next mostly cannot either, whatever its workload. So nothing more is evicted in the
+If one pod cannot be created, mostly the next cannot, even of another workload. So nothing more is evicted in the
 namespace until the pod is created, or its owner wants no more pods than exist.
 
 A ReplicaSet creates the replacement as soon as the evicted pod has a deletionTimestamp. A StatefulSet creates it once
 the pod is gone, since both have one name, and under OrderedReady once all pods of lower ordinals are Ready. A foreign
 owner may do either.
 
-The moment is not read from the pod: its deletionTimestamp is the end of the grace period, by the API server's clock.
-For a ReplicaSet it is when the eviction was granted. For a StatefulSet it is when a snapshot first shows that the pod
-is gone and its turn has come; the pod's end calls for a cycle at once. Both are by this controller's clock, and stored
-with the move.
+The start of the wait is not read from the pod, because its deletionTimestamp is the end of the grace period by the API
+server's clock. For a ReplicaSet the wait starts when the eviction is granted; for a StatefulSet when a snapshot first
+shows that the pod is gone and its turn has come (a pod's end starts a cycle at once). Both times are by this
+controller's clock, and stored with the move.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,14 +27,14 @@ _PATIENCE: Final = timedelta(seconds=10)
 """How long an owner may take to create a replacement. ReplicaSets do it within a second, unless something is wrong."""
 
 _STATEFUL_PATIENCE: Final = timedelta(seconds=30)
-"""A StatefulSet's: its controller sees the end of a pod later, and retries with a growing delay."""
+"""The same for a StatefulSet, whose controller sees the end of a pod later and retries with a growing delay."""
 
 _LONGEST_MESSAGE: Final = 500
 """Characters of a condition's message that are stored."""
 
 
 def note_creation(move: Move, before: Move, replacements: Replacements, snapshot: Snapshot, now: datetime) -> Move:
-    """Return a move with whether its replacement is overdue; `before` is the move before this snapshot.
+    """Return a move that says whether its replacement is overdue; `before` is the move before this snapshot.
 
     A lost move is over, but its replacement is missing until its owner has all its pods.
     """

@@ -1,6 +1,6 @@
 """The windows of slow start: how many moves may be under way at once, in the cluster and in a namespace.
 
-The ReplicaSet controller creates pods in this way: few at first, and twice as many each time while all goes well. An
+Like the ReplicaSet controller, which first creates few pods and then doubles the number while all goes well. An
 unforeseen obstacle to replacements then costs a few pods, not one of every workload. A window grows by one for every
 replacement that arrives, but only while it is the limit: an unfilled window says nothing about how many moves the
 cluster can take. It begins anew after `IDLE` without a move.
@@ -19,7 +19,7 @@ FIRST_IN_CLUSTER: Final = 2
 FIRST_IN_NAMESPACE: Final = 1
 
 IDLE: Final = timedelta(minutes=10)
-"""Without a move for this long a window begins anew: what it has shown is no longer known."""
+"""Without a move for this long a window begins anew, because its evidence is out of date."""
 
 
 def first_size(namespace: str) -> int:

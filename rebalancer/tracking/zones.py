@@ -1,4 +1,4 @@
-"""Which domains were seen lately: a domain that has lost its nodes is still reported, and still counts as a zone.
+"""Recently seen domains: a domain that has lost its nodes is still reported, and still counts as a zone.
 
 Losing a zone must not switch a limit to the rules for fewer zones, so the zone counts for `when.zones` for an hour.
 """
@@ -17,13 +17,13 @@ ZONE_LIFETIME: Final = timedelta(hours=1)
 """How long a zone without nodes still counts for `when.zones`."""
 
 _MOST_ZONES: Final = 200
-"""Domains stored per key. A key with more values is no zone key."""
+"""Domains stored per key. A key with more values is not a zone key."""
 
 _MOST_KEYS: Final = 20
 """Topology keys whose domains are stored, the cluster policy's first: any template or team may name further ones."""
 
 _LARGE: Final = frozenset({ZONE, REGION, BETA_ZONE, BETA_REGION})
-"""Keys whose domains hold many nodes, even where a small cluster has one node in each."""
+"""Keys whose domains hold many nodes, even if in a small cluster each holds one node."""
 
 
 def find_zone_keys(policy: Policy) -> frozenset[str]:
@@ -34,7 +34,7 @@ def find_zone_keys(policy: Policy) -> frozenset[str]:
 def is_node_key(key: str, values: Collection[str], zone_keys: Collection[str]) -> bool:
     """Return whether the domains of a key are single nodes, like host names; `values` has one value for each node.
 
-    Such a domain exists only as long as its node, so that no domain is ever missing.
+    Such a domain exists only as long as its node, so no domain is ever missing.
     """
     if key == HOSTNAME:
         return True
@@ -63,7 +63,7 @@ def zones_seen(
 def _stored_keys(memory: Memory, snapshot: Snapshot, policy: Policy, keys: Iterable[str]) -> dict[str, list[str]]:
     """Return the keys whose domains are stored, with the value of each node.
 
-    A key that no node has, and none had lately, has no domains to store, and takes no other's place.
+    A key that no node has, or had lately, has no domains to store, and takes no other key's place.
     """
     zone_keys = find_zone_keys(policy)
     own = {limit.topology_key for group in policy.cluster.groups for limit in group.limits}
@@ -79,7 +79,7 @@ def _stored_keys(memory: Memory, snapshot: Snapshot, policy: Policy, keys: Itera
 
 
 def _settled_values(memory: Memory, snapshot: Snapshot, key: str) -> list[str]:
-    """Return the values of a key, without values that nodes have just received: a mistake is no zone for long."""
+    """Return the values of a key without values that nodes have just received, which may be mistakes."""
     changed = {(change.node, change.key) for change in memory.node_changes if change.event is NodeEvent.RELABELLED}
     named = (node for node in snapshot.nodes if key in node.labels and (node.name, key) not in changed)
     return [node.labels[key] for node in named]
