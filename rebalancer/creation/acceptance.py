@@ -24,10 +24,9 @@ from rebalancer.model.workloads import Workload
 
 
 def find_refusals(owner: Workload, new: Pod, pods: Sequence[Pod], snapshot: Snapshot) -> Iterator[Refusal]:
-    """Yield why the API server would refuse the replacement of one of an owner's pods, as far as it is visible.
+    """Yield the visible reasons why the API server would refuse the replacement of one of an owner's pods.
 
-    `new` is the replacement, `pods` are the owner's. A quota refuses only if it refuses the replacement of each of
-    them.
+    `new` is the replacement, `pods` are the owner's. A quota refuses only if it refuses the replacement of each pod.
     """
     template, namespace = owner.template, snapshot.namespace.get(owner.namespace)
     if template is not None:
@@ -37,7 +36,7 @@ def find_refusals(owner: Workload, new: Pod, pods: Sequence[Pod], snapshot: Snap
             if refusal is not None and not _is_proved(owner, pods, namespace.changed):
                 yield refusal
     yield from find_unreachable(owner.namespace, new.labels, snapshot)
-    # An autoscaler changes limits with requests, within the LimitRange: how, is not known here.
+    # An autoscaler changes limits along with requests, within the LimitRange; the result is not known here.
     sizes = None if find_targets(owner, snapshot) else new.requested
     if sizes is not None:
         yield from _refuse_by_limits(owner, sizes, pods, snapshot)
@@ -68,7 +67,7 @@ def _refuse_by_quotas(owner: Workload, new: Pod, pods: Sequence[Pod], snapshot: 
 
 
 def _one_of_each(pods: Sequence[Pod]) -> Sequence[Pod]:
-    """Return one pod for each difference that a quota counts."""
+    """Return one pod of each set of pods that quotas count alike."""
     return list({(id(pod.requests), id(pod.requested), id(pod.spec)): pod for pod in reversed(pods)}.values())
 
 

@@ -24,11 +24,11 @@ class LimitRangeViolated(Refusal):
     """The LimitRange's rule: `min`, `max` or `maxLimitRequestRatio`."""
     resource: str
     bound: int
-    """What the rule demands; a ratio is in thousandths."""
+    """The rule's bound; a ratio is in thousandths."""
     amount: int | None
-    """The amount that violates the bound, in the same unit; None where nothing is stated."""
+    """The amount that violates the bound, in the same unit; None if nothing is stated."""
     container: str = ""
-    """The container's name, "" where the pod as a whole is evaluated."""
+    """The container's name, "" if the pod as a whole is evaluated."""
 
     def __str__(self) -> str:
         return f"LimitRange {self.name} refuses its replacement: {self.what}. Change the template or the LimitRange"
@@ -47,7 +47,7 @@ class LimitRangeViolated(Refusal):
 
 
 class RequestAboveLimit(Refusal):
-    """A container would request more than its limit, so that the API server refuses the pod."""
+    """A container would request more than its limit, so the API server refuses the pod."""
 
     reason = Reason.CANNOT_CREATE
     container: str
@@ -91,7 +91,7 @@ def refuse_by_limits(limits: LimitRange, requested: PodRequests) -> LimitRangeVi
 def _violations(
     item: LimitRangeItem, requests: Mapping[str, int], limits: Mapping[str, int]
 ) -> Iterator[tuple[str, str, int, int | None]]:
-    """Yield what violates an item: rule, resource, bound, and the amount that does."""
+    """Yield violations of an item: rule, resource, bound, and the violating amount."""
     for name, bound in item.least:
         request, limit = requests.get(name), limits.get(name)
         if request is None or request < bound:

@@ -1,9 +1,9 @@
 """Mutating admission policies that may change an owner's next pod in a way that no pod shows yet.
 
-What a policy makes of a pod is an expression, and is not computed. As with webhooks, the newest pod of the template
-shows it. But the snapshot says when the policy or its binding was last changed, and an older pod says nothing about the
-change. Match conditions and parameters may keep a policy from a pod; the newest pod shows that, too. Nothing shows that
-a deleted policy gave the newest pod its node selector. The first move that lands elsewhere reveals it.
+A policy changes pods by expressions, which are not evaluated. As with webhooks, the newest pod of the template shows
+the effect. But the snapshot says when the policy or its binding was last changed, and an older pod says nothing about
+that change. Match conditions and parameters may keep a policy from a pod; the newest pod shows that, too. Nothing shows
+that a deleted policy gave the newest pod its node selector. The first move that lands elsewhere reveals it.
 
 Source: `staging/src/k8s.io/apiserver/pkg/admission/plugin/policy` (matching, mutating).
 """
@@ -18,13 +18,13 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.scheduling.unpredictable import Unpredictable
 
 _IN_FORCE: Final = timedelta(seconds=10)
-"""After a change, for this long an API server may admit pods by what it has read before; 1 to 2 seconds are usual."""
+"""For this long after a change an API server may admit pods by the old version; 1 to 2 seconds are usual."""
 
 
 def find_unshown_policy(new: Pod, witness: Pod | None, snapshot: Snapshot) -> Unpredictable | None:
     """Return why a future pod is not predicted, if a policy newer than its witness may change it.
 
-    `witness` is the pod from which the new pod was predicted, None where that was the template.
+    `witness` is the pod from which the new pod was predicted, None if that was the template.
     """
     for bound in snapshot.bound_policies:
         if not (_matches(bound.policy.pods, new, snapshot) and _matches(bound.binding.pods, new, snapshot)):

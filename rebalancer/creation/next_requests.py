@@ -5,7 +5,7 @@ the RuntimeClass, the VerticalPodAutoscaler that targets the owner. The second i
 which shows what webhooks do. A pod whose spec was changed after its creation, by a resize in place, shows which
 containers are injected, but not what its containers request.
 
-Where the witnesses disagree, and nothing says which of them is right, the next pod's requests are a range.
+If the witnesses disagree, and nothing shows which is right, the next pod's requests are a range.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ _AUTOSCALERS_WEBHOOK: Final = "vpa.k8s.io"
 
 
 class NextRequests(NamedTuple):
-    """The requests of a pod that does not exist yet: at most and at least; equal where they are known."""
+    """The requests of a pod that does not exist yet: at most and at least, which are equal if known."""
 
     most: PodRequests
     least: PodRequests
@@ -38,7 +38,7 @@ def find_requests(
 ) -> NextRequests | None:
     """Return what the next pod of an owner requests; the pods are those of its template.
 
-    None where the containers of the template are not known.
+    None if the containers of the template are not known.
     """
     if template is None or template.requested is None:
         return None
@@ -56,9 +56,9 @@ def find_requests(
 
 
 def find_targets(owner: Workload, snapshot: Snapshot) -> Mapping[str, Amounts]:
-    """Return what a VerticalPodAutoscaler recommends for an owner's containers, by name; empty where it changes none.
+    """Return what a VerticalPodAutoscaler recommends for an owner's containers, by name; empty if it changes none.
 
-    It targets the owner, or the workload above it. If two target one workload, the first by name is taken. Where the
+    It targets the owner, or the workload above it. If two target one workload, the first by name is taken. If the
     webhooks were not read, a recommendation may or may not reach new pods.
     """
     known = snapshot.vertical_autoscalers_of
@@ -105,7 +105,7 @@ def _find_overhead(template: PodTemplate, unchanged: Pod | None, snapshot: Snaps
 
 
 class _Judge:
-    """Decides by the witnesses what each container requests, and what limits it."""
+    """Decides from the witnesses each container's requests and limits."""
 
     def __init__(self, owner: Workload, unchanged: Pod | None, snapshot: Snapshot) -> None:
         self._unchanged = unchanged
@@ -116,10 +116,10 @@ class _Judge:
         self._is_sure_of_targets = bool(self._targets) and bool(_is_webhook_registered(snapshot))
 
     def judge(self, container: ContainerRequests) -> tuple[ContainerRequests, ContainerRequests]:
-        """Return a container, as it is written, with the most and with the least that it may request.
+        """Return a container as written, with the most, and with the least requests that it may have.
 
-        Where its limits are not known, they are those of the newest pod. A VerticalPodAutoscaler changes them with the
-        requests: do not use the limits of its containers.
+        Unknown limits are taken from the newest pod. A VerticalPodAutoscaler changes limits along with requests, so do
+        not use the limits of its containers.
         """
         shown = self._shown.get(container.name)
         requests = self._weigh_all(
@@ -170,7 +170,8 @@ class _Judge:
         if today == {shown} or is_target:
             return today | {shown}
         if is_written:
-            # A webhook has changed it. Or, where the API server does not count versions, somebody has resized the pod.
+            # A webhook has changed the amount or, if the API server does not count versions, somebody has resized the
+            # pod.
             return {shown} if self._unchanged.generation == AS_CREATED else today | {shown}
         if today == {None}:
             return {shown}  # only a webhook can have added it

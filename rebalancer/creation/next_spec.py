@@ -31,8 +31,8 @@ _CREATED: Final = attrgetter("created")
 class NextSpec(NamedTuple):
     """The spec of a pod that has still to be made, with its requests container by container.
 
-    `spec.requests` are the largest that are possible, `least` the smallest, None where that is no other. `scored` is
-    as the pod counts once it runs.
+    `spec.requests` are the largest possible requests, `least` the smallest, None if equal. `scored` is what counts once
+    the pod runs.
     """
 
     spec: PodSpec
@@ -42,7 +42,7 @@ class NextSpec(NamedTuple):
 
 
 def find_witness(pods: Sequence[Pod]) -> Pod | None:
-    """Return the pod of a template that best shows what admission makes of it: the newest that was not changed."""
+    """Return the pod of a template that best shows the effect of admission: the newest pod that was not changed."""
     newest_first = _sort(pods)
     return next((pod for pod in newest_first if pod.generation <= AS_CREATED), next(iter(newest_first), None))
 
@@ -55,9 +55,9 @@ def _sort(pods: Sequence[Pod]) -> Sequence[Pod]:
 def make_next(
     owner: Workload, template: PodTemplate | None, pods: Sequence[Pod], view: View
 ) -> NextSpec | Unpredictable:
-    """Return the spec of an owner's next pod; `pods` are some of its template, none where there is none.
+    """Return the spec of an owner's next pod; `pods` are pods of its template, if any.
 
-    The template is None where it is not known, or where a partition keeps the pod at an older one.
+    The template is None if it is not known, or if a partition keeps the pod at an older template.
     """
     newest_first = _sort(pods)
     witness = find_witness(newest_first)
@@ -69,7 +69,7 @@ def make_next(
         )
     if witness is not None:
         spec, scored = witness.spec, witness.scored
-        # A live pod has lost its gates, and its node may be the scheduler's choice: these come from the template.
+        # A live pod has lost its gates, and its node may be the scheduler's choice, so both come from the template.
         if template is not None and (template.spec.gated or template.spec.node_name is not None):
             gated = spec.gated or template.spec.gated
             spec = structs.replace(spec, gated=gated, node_name=template.spec.node_name)
@@ -112,7 +112,7 @@ def _with_requests(spec: PodSpec, scored: tuple[int, int], found: NextRequests |
 
 
 def _are_alike(pods: Sequence[Pod], template: PodTemplate | None) -> bool:
-    """Return whether pods share one spec that requests what the template does, as nearly everywhere."""
+    """Return whether pods share one spec with the template's requests, the usual case."""
     if template is None or template.requested is None:
         return True
     return bool(pods) and all(pod.spec is pods[0].spec for pod in pods) and pods[0].requested == template.requested

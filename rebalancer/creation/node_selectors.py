@@ -1,7 +1,7 @@
 """The node selectors that admission adds to a pod: from its RuntimeClass, and from annotations of its namespace.
 
 Only the pods of a namespace with such an annotation show whether the API server has the plugin PodNodeSelector, or
-OpenShift's: either they have its labels in their selectors, or they have not.
+OpenShift's: their selectors have the annotation's labels, or do not.
 """
 
 from collections.abc import Iterator, Mapping
@@ -36,7 +36,7 @@ def heeds(annotation: str, snapshot: Snapshot) -> Plugin:
     """Return whether the API server heeds an annotation, by the pods of all namespaces that have it.
 
     A pod that was created before the annotation was last changed is no evidence against it. A pod whose template has
-    these labels itself is no evidence at all.
+    these labels itself proves nothing.
     """
     verdict = Plugin.UNKNOWN
     for namespace in snapshot.namespaces:
@@ -44,7 +44,7 @@ def heeds(annotation: str, snapshot: Snapshot) -> Plugin:
         if not wanted:
             continue
         for pod in snapshot.pods_in.get(namespace.name, ()):
-            if pod.owner is None or pod.owner.kind == "DaemonSet":  # Pods of DaemonSets are checked, and not changed.
+            if pod.owner is None or pod.owner.kind == "DaemonSet":  # Pods of DaemonSets are checked but not changed.
                 continue
             written = _written_selector(pod, snapshot)
             if wanted.items() <= written.items():

@@ -1,7 +1,7 @@
 """Whether the level of Pod Security that a namespace enforces admits a template.
 
-Nothing can be said of a namespace without the label, or of exemptions: the API server has defaults of its own. Source:
-`k8s.io/pod-security-admission/api/helpers.go`, PolicyToEvaluate.
+Nothing can be said of a namespace without the label, or of exemptions, because the API server has its own defaults.
+Source: `k8s.io/pod-security-admission/api/helpers.go`, PolicyToEvaluate.
 """
 
 from typing import Final
@@ -38,7 +38,7 @@ def refuse_by_security(template: PodTemplate, namespace: Namespace, server: Vers
     level = namespace.labels.get(_ENFORCE, "privileged")
     if level == "privileged" or not template.security:
         return None
-    # An unknown level is taken for restricted, an unknown version for the latest.
+    # An unknown level counts as restricted, an unknown version as latest.
     levels = _LEVELS.get(level, _LEVELS["restricted"])
     named = namespace.labels.get(_VERSION, "latest")
     minor = _read_minor(named, server)

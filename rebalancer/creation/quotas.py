@@ -1,8 +1,7 @@
 """Whether the quotas of a namespace admit a replacement, after the evicted pod's usage has been returned.
 
-A quota decides by its status, for each resource that the new pod uses. It does not say when the usage of the evicted
-pod is returned: once the pod is gone, or at the end of its grace period. Until then the owner's controller tries again;
-here it has been returned.
+A quota decides by its status, for each resource that the new pod uses. The evicted pod's usage is returned once the pod
+is gone, or at the end of its grace period; until then the owner's controller retries. Here it counts as returned.
 
 Source: `pkg/quota/v1/evaluator/core/pods.go`, `staging/src/k8s.io/apiserver/pkg/admission/plugin/resourcequota`;
 OpenShift's ClusterResourceQuota works alike over all of its namespaces together.
@@ -31,7 +30,7 @@ _COMPUTE: Final = ("cpu", "memory", "ephemeral-storage")
 _MUST_BE_WRITTEN: Final = frozenset(
     f"{prefix}{name}" for name in ("cpu", "memory") for prefix in ("", "requests.", "limits.")
 )
-"""Where a quota tracks one of these, every container has to state it (`validationSet`)."""
+"""If a quota tracks one of these resources, every container has to state it (`validationSet`)."""
 
 
 class QuotaExceeded(Refusal):
@@ -77,7 +76,7 @@ class QuotaNeedsRequests(Refusal):
 
 
 class Charge(NamedTuple):
-    """What one replacement changes in a quota: for one resource, what the evicted pod returns and the new pod needs."""
+    """The change of one replacement in a quota: per resource, what the evicted pod returns and the new pod needs."""
 
     resource: str
     returned: int
@@ -117,7 +116,7 @@ def find_charges(quota: Quota, evicted: Pod, new: Pod) -> Sequence[Charge]:
 
 
 def refuse_by(quota: Quota, charges: Sequence[Charge], planned: Mapping[str, int]) -> QuotaExceeded | None:
-    """Return why a quota would not admit a replacement beside what is already planned by resource, or None."""
+    """Return why a quota would not admit a replacement beside the use already planned, by resource, or None."""
     hard, used = dict(quota.hard), dict(quota.used)
     for charge in charges:
         before = used.get(charge.resource, 0)
@@ -136,7 +135,7 @@ def refuse_by(quota: Quota, charges: Sequence[Charge], planned: Mapping[str, int
 
 
 def refuse_unwritten(quota: Quota, new: Pod) -> QuotaNeedsRequests | None:
-    """Return why a quota refuses a pod whatever is used: a container does not say what the quota tracks."""
+    """Return why a quota refuses a pod at any usage: a container does not state a tracked resource."""
     wanted = _MUST_BE_WRITTEN.intersection(name for name, _ in quota.hard)
     requested = new.requested
     if not wanted or requested is None or requested.pod_level or requested.pod_limits or not _is_in_scope(quota, new):
@@ -161,7 +160,7 @@ def _covers(quota: ClusterQuota, namespace: Namespace) -> bool:
 
 
 def _usage(pod: Pod) -> dict[str, int]:
-    """Return what a pod counts as, by the names that quotas use."""
+    """Return what a pod uses, by the names that quotas use."""
     requests = _by_name(pod.requests)
     limits = sum_limits(pod.requested) if pod.requested is not None else {}
     usage = {"pods": 1, "count/pods": 1}
@@ -201,7 +200,7 @@ def _matches(scope: QuotaScope, pod: Pod) -> bool:
 
 
 def _is_best_effort(pod: Pod) -> bool:
-    """Return whether no container says anything of CPU and memory; overhead does not count (`GetPodQOS`)."""
+    """Return whether no container states CPU or memory; overhead does not count (`GetPodQOS`)."""
     if pod.requested is None:
         return not pod.requests.cpu and not pod.requests.memory
     containers = structs.replace(pod.requested, overhead=())

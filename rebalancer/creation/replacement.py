@@ -1,7 +1,7 @@
 """The pod that an owner would create in place of an evicted pod.
 
-It is made from the owner's current template, not from the evicted pod. It is made from an older template only where the
-partition of a StatefulSet says so. Its spec is `next_spec.make_next`.
+It is made from the owner's current template, not from the evicted pod; from an older template only if a StatefulSet's
+partition says so. Its spec is `next_spec.make_next`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ REPLACING_KINDS: Final = frozenset({"ReplicaSet", "StatefulSet", "ReplicationCon
 
 
 def replacement(pod: Pod, view: View) -> Pod | Unpredictable:
-    """Return the pod that would replace this pod after its eviction, without a node; or why that is not known.
+    """Return the pod that would replace this pod after its eviction, without a node, or why it is not known.
 
     A ReplicaSet creates it at once, while the old pod is still terminating. A StatefulSet's has the old pod's name and
     claims and is created only after the old pod is deleted. The caller chooses the state in which it is scheduled
@@ -100,9 +100,9 @@ def _is_ephemeral(pod: Pod, claim: str, view: View) -> bool:
 
 
 def _template_for(pod: Pod, owner: Workload) -> PodTemplate | None:
-    """Return the template of the pod's replacement; None where a partition keeps it at an older one.
+    """Return the template of the pod's replacement; None if a partition keeps it at an older template.
 
-    The older template is in a ControllerRevision, which is not read: live pods show it.
+    The older template is in a ControllerRevision, which is not read; live pods show it.
     """
     return None if pod_ordinal(pod.name) in owner.held_back else owner.template
 
@@ -110,12 +110,12 @@ def _template_for(pod: Pod, owner: Workload) -> PodTemplate | None:
 def _live_pods_of(pod: Pod, owner: Workload, template: PodTemplate | None, revision: str, view: View) -> Sequence[Pod]:
     """Return live pods of the replacement's template, one of each run of equal pods; this pod first if it matches.
 
-    It is the newest of a run, and where that was changed after its creation, the newest that was not.
+    It is the newest pod of a run or, if that was changed after its creation, the newest unchanged pod.
     """
     first = [pod] if not pod.finished and is_of_template(pod, template, revision) else []
     if owner.keeps_pods:
         return first
-    # A plan of a StatefulSet of 2,000 pods with claims takes 170 times as long where each pod compares all of them.
+    # A plan of a StatefulSet of 2,000 pods with claims takes 170 times as long if each pod is compared with all others.
     newest = view.memo(
         ("newest", owner.uid, revision, template is None),
         lambda: tuple(_find_newest(view.snapshot.runs_of.get(owner.uid, ()), template, revision)),
@@ -154,9 +154,9 @@ def is_of_template(pod: Pod, template: PodTemplate | None, revision: str) -> boo
 
 
 def check_template(template: PodTemplate | None) -> Unpredictable | None:
-    """Say whether the API server would refuse the pods of a template that it accepted.
+    """Return why the API server would refuse the pods of a template that it accepted, None if it would not.
 
-    It refuses them where a key is in the selector and in `matchLabelKeys`, and the pod carries the label.
+    It refuses them if a key is in the selector and in `matchLabelKeys`, and the pod carries the label.
     """
     for constraint in template.spec.spread if template is not None else ():
         if not constraint.match_label_keys:
@@ -176,9 +176,9 @@ def check_template(template: PodTemplate | None) -> Unpredictable | None:
 
 
 def _make_labels(written: Labels, pod: Pod, owner: Workload, revision: str) -> Labels:
-    """Return the labels of the new pod: the template's, and what the owner itself adds.
+    """Return the labels of the new pod: the template's, and those that the owner itself adds.
 
-    A live pod's labels are not used where the template is known. They include roles that were set at run time, and the
+    A live pod's labels are not used if the template is known. They include roles that were set at run time, and the
     zone and region of its node, which the API server adds when it binds a pod (1.35 and newer).
     """
     labels = written

@@ -1,7 +1,7 @@
 """Webhooks that must answer when a pod is created or evicted, and cannot: their Service has no ready endpoint.
 
-What a webhook would answer is not known. Whether the API server calls it is known where nothing but selectors decides.
-Match conditions are expressions; nothing is said of webhooks that have one.
+A webhook's answer is not known. Whether the API server calls it is known if only selectors decide. Webhooks with match
+conditions, which are expressions, are left out.
 
 Source: `staging/src/k8s.io/apiserver/pkg/admission/plugin/webhook` (generic, predicates).
 """
@@ -45,7 +45,7 @@ class EvictionWebhookUnreachable(WebhookUnreachable):
 def find_unreachable(namespace: str, labels: Mapping[str, str], snapshot: Snapshot) -> Iterator[WebhookUnreachable]:
     """Yield the webhooks that the API server would call for a pod with these labels, and that cannot answer.
 
-    Only webhooks whose failure refuses the pod are among them.
+    Only webhooks whose failure refuses the pod are included.
     """
     for hook in snapshot.demanding_webhooks:
         if not hook.of_evictions and _is_asked(hook, namespace, labels, snapshot):
@@ -69,10 +69,10 @@ def _judge(hook: PodWebhook, snapshot: Snapshot) -> Iterator[WebhookUnreachable]
     services = snapshot.services_in.get(place, ())
     exists = any(service.name == name for service in services)
     kind = "MutatingWebhookConfiguration" if hook.mutating else "ValidatingWebhookConfiguration"
-    # If a namespace has no Service at all, it is not known whether they were read: a file may hold one namespace.
+    # If a namespace has no Service at all, its Services may not have been read: a file may hold one namespace.
     is_read = bool(services) or (bool(snapshot.namespaces) and place not in snapshot.namespace)
     missing = not exists and is_read and "Service" not in snapshot.unknown and snapshot.covers(place)
-    # A Service with a selector has at least an empty slice. Without a slice, the API server may reach it otherwise.
+    # A Service with a selector has at least an empty slice. A Service without a slice may be reachable in another way.
     if missing or snapshot.ready_endpoints.get(hook.service) == 0:
         yield WebhookUnreachable(f"{kind} {hook.configuration}", hook.name, f"{place}/{name}", not missing)
 
