@@ -1,1 +1,1 @@
-"""The account of a cycle: what becomes of repairs and evictions, and what has happened; every report reads it."""
+"""The account of a cycle, which every report reads: what becomes of repairs and evictions, and what has happened."""

@@ -26,9 +26,9 @@ from rebalancer.planning.plan import ComponentPlan, Plan
 
 
 class Wait(NamedTuple):
-    """Why a repair does not go on, the first of its evictions that is decided, None where none is; `until` when.
+    """Why a repair does not go on, its first decided eviction (None without one), and `until` when.
 
-    `until` is None where no time is known.
+    `until` is None if no time is known.
     """
 
     refusal: Refusal
@@ -37,22 +37,22 @@ class Wait(NamedTuple):
 
     @classmethod
     def of(cls, refusal: Refusal, said: datetime) -> "Wait":
-        """Return the wait for what is no eviction; `said` is when that was."""
+        """Return the wait for a refusal without an eviction; `said` is when it was reported."""
         return cls(refusal, None, refusal.end.until(said))
 
     @property
     def rank(self) -> tuple[int, float]:
-        """Waits that end first come first: at a time, with an event, not by themselves."""
+        """A sort key: waits that end first come first (at a time, with an event, not by themselves)."""
         if self.until is not None:
             return 0, self.until.timestamp()
         return (1 if self.refusal.end.event else 2), 0.0
 
 
 def find_undecided(plan: Plan) -> frozenset[Reference]:
-    """Return the workloads of whose repairs other pods may go than are decided.
+    """Return the workloads whose repairs may take other pods than the decided ones.
 
-    They have pods that may not go yet, as they are too young or a pod of a lower ordinal is not Ready. Once they may,
-    the choice is made anew.
+    They have pods that may not go yet, for example because they are too young. Once these may go, the choice is made
+    anew.
     """
     soon = {row.workload for row in plan.refusals if row.pod is not None and not row.refusal.end.is_last}
     if not soon:
@@ -69,16 +69,16 @@ class Repair(NamedTuple):
     under_way: int
     """How many of its evictions were requested since it was planned."""
     wait: Wait | None
-    """None while an eviction goes or is under way, and where there is nothing to wait for."""
+    """None while an eviction goes or is under way, or if there is nothing to wait for."""
 
     @property
     def needed(self) -> int:
-        """The evictions that are still to be made."""
+        """The number of evictions that are still to be made."""
         return self.numbers.evictions - self.under_way
 
     @property
     def lower_bound(self) -> int:
-        """As many as `needed` is proved to be at least."""
+        """The proved lower bound of `needed`."""
         return max(0, self.numbers.lower_bound - self.under_way)
 
 
@@ -88,14 +88,14 @@ class Account:
 
     plan: Plan
     numbers: Mapping[str, PlanNumbers]
-    """The numbers of the plan by component: counted once for a plan, whatever happens to it."""
+    """The numbers of the plan by component, counted once for a plan."""
     fates: Fates
     moves: Sequence[Move]
     """The moves of the memory."""
     common: Refusal | None = None
     """What keeps every eviction back, or None."""
     approved: Collection[str] | None = None
-    """The names of the components whose evictions go by an approval; None where none is needed."""
+    """The names of the components whose evictions go by an approval; None if no approval is needed."""
     rights: Rights = field(default_factory=Rights)
     """Where this account may evict."""
 
@@ -131,57 +131,56 @@ class Account:
 
     @cached_property
     def moving(self) -> Counter[Reference]:
-        """How many pods of each workload move."""
+        """How many pods of each workload are being moved."""
         return Counter(move.workload for move in self.moves if move.in_flight)
 
     @cached_property
     def undecided(self) -> frozenset[Reference]:
-        """The workloads of whose repairs other pods may go than are decided."""
+        """The workloads whose repairs may take other pods than the decided ones."""
         return find_undecided(self.plan)
 
     @property
     def waiting(self) -> int:
-        """The evictions that are still to be made of all that can be repaired."""
+        """The number of evictions that are still to be made for everything that can be repaired."""
         return sum(repair.needed for repair in self.repairs.values())
 
     @property
     def later(self) -> int:
-        """Those of `waiting` that are not decided yet; the others go or wait by `fates`."""
+        """How many of `waiting` are not decided yet; the decided evictions go or wait by `fates`."""
         return sum(repair.numbers.later for repair in self.repairs.values())
 
     @property
     def lower_bound(self) -> int:
-        """As many as `waiting` is proved to be at least."""
+        """The proved lower bound of `waiting`."""
         return sum(repair.lower_bound for repair in self.repairs.values())
 
     @property
     def uncounted(self) -> int:
-        """The repairs that are not in these numbers until a pod is there, or Ready."""
+        """How many repairs these numbers leave out until a pod exists or is Ready."""
         return sum(numbers.uncounted for numbers in self.numbers.values())
 
     @property
     def next_at(self) -> datetime | None:
-        """The first moment at which a repair with evictions that are still to be made goes on, None: none is known."""
+        """The first moment at which a repair with evictions still to be made goes on, None if not known."""
         ends = (repair.wait.until for repair in self.waits if repair.wait is not None and repair.needed)
         return min((end for end in ends if end is not None), default=None)
 
     @property
     def may_go_sooner(self) -> bool:
-        """Whether a repair may go on before `next_at`: one does, or waits for an event without a known time."""
+        """Whether a repair may go on before `next_at`: it goes on now, or waits for an event without a known time."""
         waits = (repair.wait for repair in self.repairs.values() if repair.needed)
         return any(wait is None or (wait.until is None and not wait.refusal.end.is_never) for wait in waits)
 
     @property
     def blocked(self) -> int:
-        """The evictions that would be needed for what cannot be repaired now."""
+        """The number of evictions needed for violations that cannot be repaired now."""
         return sum(repair.numbers.blocked for repair in self.repairs.values())
 
     @cached_property
     def refusals(self) -> Mapping[Reason, int]:
-        """The number of pods that may not be evicted, or not yet, by reason.
+        """By reason, the number of pods that may not be evicted, or not yet.
 
-        A workload without a counted pod counts instead. Only pods of workloads that lack something count: others need
-        no eviction.
+        A workload without a counted pod counts instead. Only pods of workloads that need a repair count.
         """
         lacking = {
             member.reference

@@ -24,7 +24,7 @@ from rebalancer.scheduling.view import View
 
 
 class Gone(StrEnum):
-    """What is not there any more."""
+    """What no longer exists."""
 
     WORKLOAD = "the workload does not exist any more"
     LIMIT = "the policy has no such limit"
@@ -37,7 +37,7 @@ class Gone(StrEnum):
 
 
 class Dropped(NamedTuple):
-    """What was violated is not required any more; `what` names it, `since` is when the policy came into force."""
+    """A violated requirement no longer exists; `what` names it, `since` is when the policy came into force."""
 
     gone: Gone
     what: str = ""
@@ -49,7 +49,7 @@ class Dropped(NamedTuple):
 
 
 class Requirements:
-    """What is required after a step, by workload: made once, as one step may end thousands of violations."""
+    """The requirements after a step, by workload: made once, since one step may end thousands of violations."""
 
     def __init__(self, assessment: Assessment, view: View, policy: Policy, policy_since: datetime) -> None:
         self._policy_since = policy_since
@@ -63,7 +63,7 @@ class Requirements:
                 self._groups.setdefault(workload, []).append(group)
 
     def find_relaxed(self, before: EvaluatedLimit, now: EvaluatedLimit) -> Dropped | None:
-        """Return that only another policy satisfies a limit: by the one before, the pods of now would violate it."""
+        """Return a result if only a new policy satisfies a limit: the pods would violate the old policy's limit."""
         rule, what = before.rule, f"limit {now.group}/{now.limit}"
         cap = rule.max_share.cap(now.total) if rule.max_share is not None else rule.max_pods
         as_before = structs.replace(now, rule=rule, cap=cap)
@@ -73,7 +73,7 @@ class Requirements:
         return Dropped(Gone.RELAXED, changed, self._policy_since)
 
     def find_dropped(self, evaluated: EvaluatedGroup | EvaluatedLimit | EvaluatedTerm) -> Dropped | None:
-        """Return why a group, limit or term that the assessment lacks is not required; None where it is satisfied.
+        """Return why a group, limit or term missing in the assessment is no longer required; None if it is satisfied.
 
         `evaluated` is from the last assessment that has it.
         """

@@ -55,22 +55,22 @@ MOST_REPORTED: Final = 200
 """Objects on which limits are reported in one step. Further limits come in the next steps, the worst first."""
 
 MOST_TERMS: Final = 200
-"""Terms of podAntiAffinity that one step reports as violated. Further ones come in the next steps, the worst first."""
+"""Terms of podAntiAffinity that one step reports as violated. Further terms come in the next steps, the worst first."""
 
 _MOST_OWNERS, _MOST_PODS = 10, 5
-"""On how many of each one limit is reported."""
+"""The most owners, and the most pods, on which one limit is reported."""
 
 MOST_DEADLOCKS: Final = 50
-"""Deadlocks that are reported in one step. Further ones come in the next steps."""
+"""One step reports up to this many deadlocks; further deadlocks come in the next steps."""
 
 _MOST_EVICTED: Final = 50
 """One step reports others' evictions for up to this many workloads; the report and the metrics have all."""
 
 _MOST_CHANGES: Final = 20
-"""One step reports changes of a workload's resilience for up to this many; the metrics have all."""
+"""One step reports changes of resilience for up to this many workloads; the metrics have all."""
 
 _MOST_TEAMS: Final = 50
-"""Team policies that one step names, by namespace; the status and the metrics have the others."""
+"""One step names up to this many team policies, by namespace; the status and the metrics have all."""
 
 ReportedStates = Mapping[str, State]
 """The states last reported for limits that are not Satisfied, by the limit's token."""
@@ -98,7 +98,7 @@ class AntiAffinityViolated(NamedTuple):
 
 
 class AntiAffinityRecovered(NamedTuple):
-    """No two pods share a domain any more against a term that was violated."""
+    """A violated term is satisfied: no two pods share a domain against it any more."""
 
     evaluated: EvaluatedTerm
 
@@ -124,24 +124,24 @@ class LimitChanged(NamedTuple):
 
 
 class Subject(NamedTuple):
-    """What is, or was, violated, by the last cycle that counted it."""
+    """What is or was violated, as the last cycle that counted it saw it."""
 
     evaluated: EvaluatedGroup | EvaluatedLimit | EvaluatedTerm
     causes: Causes
     dropped: Dropped | None = None
-    """Why no later cycle counts it."""
+    """Why no later cycle counts the subject."""
 
     @property
     def only_waits(self) -> bool:
-        """Whether no constraint of a group is violated, which counts placed pods only: its pods wait for a node."""
+        """Whether a group's pods only wait for a node: its constraints, which count placed pods, are not violated."""
         group = self.evaluated
         return isinstance(group, EvaluatedGroup) and not any(one.counts.violated for one in (*group.hard, *group.soft))
 
 
 class ViolationBegan(NamedTuple):
-    """A group, limit or term is violated; nothing is in flight that a violation before was to be repaired by.
+    """A group, limit or term is violated, and no move of the repair of an earlier violation is in flight.
 
-    A group whose pods only wait for a node begins, too; and once more when it violates a constraint.
+    Also reported if a group's pods only wait for a node, and once more when the group violates a constraint.
     """
 
     token: str
@@ -156,11 +156,11 @@ class ViolationEnded(NamedTuple):
 
     token: str
     subject: Subject | None
-    """None where this process has not seen it: it may be satisfied, gone, or violated together with others."""
+    """None if this process has not seen it: it may be satisfied, gone, or violated together with others."""
     since: int
     """When the violation began, in seconds."""
     gone: SeenGone | None = None
-    """When an earlier cycle first saw that the violation is over, as status and trend said then; None if none did."""
+    """When an earlier cycle first saw that the violation is over, as status and trend reported; None if none did."""
     only_waited: bool = False
     """Whether no constraint was violated, and pods only waited for a node."""
 
@@ -179,7 +179,7 @@ class Evicted(NamedTuple):
 
 
 class Blocked(NamedTuple):
-    """The answer to a request was that the pod is not evicted for now: a budget, a premise or a webhook."""
+    """The answer to a request was that the pod is not evicted for now, because of a budget, a premise or a webhook."""
 
     move: Move
     why: str
@@ -201,8 +201,8 @@ class Granted(NamedTuple):
 class MoveEnded(NamedTuple):
     """A request to evict a pod has ended: with a replacement, without one, or because nothing was evicted.
 
-    It `is_late` where this process said so in an earlier term, and the memory of the last leader does not have it: the
-    history alone lacks it.
+    `is_late`: this process reported the end when it led before, and the last leader's memory does not have it, so only
+    the history lacks it.
     """
 
     move: Move
@@ -210,20 +210,20 @@ class MoveEnded(NamedTuple):
 
 
 class ReplacementOverdue(NamedTuple):
-    """A replacement is not there in time, or it has become known why it is not."""
+    """A replacement is overdue, or the reason has become known."""
 
     move: Move
 
 
 class ZoneLost(NamedTuple):
-    """The last node of a zone is gone or not Ready; `lost` says what it held, None where that is not known."""
+    """The last node of a zone is gone or not Ready; `lost` says what it held, None if that is not known."""
 
     zone: DomainName
     lost: DomainLoss | None = None
 
 
 class ZoneReturned(NamedTuple):
-    """A zone has a Ready node again, or its first one; `since` when it was lost, None where that is not known."""
+    """A zone has a Ready node again, or its first one; `since` is when it was lost, None if not known."""
 
     zone: DomainName
     since: datetime | None
@@ -242,7 +242,7 @@ class DomainMoves(NamedTuple):
 
 
 class DomainSettled(NamedTuple):
-    """A domain loses no nodes any more."""
+    """A domain no longer loses nodes."""
 
     motion: DomainMotion
 
@@ -286,7 +286,7 @@ class WholeApproved(NamedTuple):
 
 
 class WholeEnded(NamedTuple):
-    """Such an approval has ended; `author` is who has withdrawn it, None where nobody has."""
+    """The approval of a whole plan has ended; `author` is who withdrew it, None if nobody did."""
 
     standing: StandingApproval
     why: str
@@ -294,23 +294,23 @@ class WholeEnded(NamedTuple):
 
 
 class ApprovalProblem(NamedTuple):
-    """What is written about such an approval approves nothing."""
+    """The written approval of a whole plan approves nothing."""
 
     why: str
 
 
 class PreventionStopped(NamedTuple):
-    """No deletion cost is written any more."""
+    """The rebalancer no longer writes deletion costs."""
 
     why: str
 
 
 class PreventionResumed(NamedTuple):
-    """Deletion costs are written again."""
+    """The rebalancer writes deletion costs again."""
 
 
 class ResilienceChanged(NamedTuple):
-    """What must be left of a workload when a domain is lost no longer is for certain, or is again."""
+    """The pods that must be left of a workload after the loss of a domain are no longer guaranteed, or are again."""
 
     loss: WorstLoss
 
@@ -329,13 +329,13 @@ class SurgeEnded(NamedTuple):
 
 
 class GuardChanged(NamedTuple):
-    """A guard is not good any more, or is good again."""
+    """A guard is no longer good, or is good again."""
 
     answer: GuardAnswer
 
 
 class RightsMissing(NamedTuple):
-    """This account may not evict in these namespaces, as is known now."""
+    """It is now known that this account may not evict in these namespaces."""
 
     namespaces: Sequence[str]
 
@@ -367,7 +367,7 @@ class ClusterPolicyRefused(NamedTuple):
 
 
 class TeamPolicyChanged(NamedTuple):
-    """Another team policy is in force in a namespace, or none; None where it is not read any more."""
+    """Another team policy, or none, is in force in a namespace; None if it is no longer read."""
 
     namespace: str
     reading: TeamReading | None
@@ -387,7 +387,7 @@ class Paused(NamedTuple):
 
 
 class PauseChanged(NamedTuple):
-    """A process, leader or not, has read another pause than before, or none."""
+    """A process, leader or not, has read a different pause than before, or no pause any more."""
 
     before: Pause | None
     now: Pause | None
@@ -398,20 +398,19 @@ class Declared(NamedTuple):
 
     kind: EntryKind
     author: Author | None
-    """None where nobody declared it, as when a pause ends by its time, or where the author is unknown, as of a right.
-    """
+    """None if nobody declared it (a pause ends by its time) or the author is unknown (a right is granted)."""
     what: str = ""
     since: int = 0
-    """In seconds, 0 where there is no such time."""
+    """When the declared state began, in seconds; 0 without such a time."""
     until: int = 0
-    """In seconds, 0 where there is no such time."""
+    """When the declared state ends, in seconds; 0 without such a time."""
     number: int = 0
     at: int = 0
-    """When it happened, in seconds, where that is known but was not seen; else 0."""
+    """When the act happened, in seconds, if that is known but was not seen; else 0."""
 
 
 class RequestAnswered(NamedTuple):
-    """A request for an eviction has its answer, `result` in one word; in any process, leader or not."""
+    """A request for an eviction was answered, `result` in one word; in any process, leader or not."""
 
     result: str
 
@@ -482,7 +481,7 @@ def find_anti_affinity_changes(
 ) -> tuple[Sequence[AntiAffinityViolated | AntiAffinityRecovered], frozenset[str]]:
     """Return the terms that became violated or recovered, and the tokens of those now reported as violated.
 
-    Of a term that is not evaluated for now nothing is new. Of the terms of two revisions the violated one counts.
+    A term that is not evaluated for now brings nothing new. If two revisions have the term, the violated one counts.
     """
     meant = (one for one in evaluated if reported or one.violated)
     known = {one.token: one for one in sorted(meant, key=lambda one: (one.violated, bool(one.unknown)))}
@@ -508,7 +507,7 @@ def find_limit_changes(
         before = reported.get(token, State.SATISFIED)
         if before is not State.SATISFIED:
             after[token] = before
-        # One that lacks nodes is violated too, and that is no new violation.
+        # A limit that lacks nodes was already violated, so this is no new violation.
         state: State = State.VIOLATED if limit.state is State.UNFIXABLE else limit.state
         if before is not state:
             changed.append((limit.headroom, limit.name, state, limit))
@@ -535,14 +534,14 @@ def _find_owners(limit: EvaluatedLimit) -> Sequence[Owner]:
 
 
 def _find_crowded(limit: EvaluatedLimit) -> Sequence[Pod]:
-    """Return pods of the fullest domain, where there are too many."""
+    """Return pods of the fullest domain, if it has too many."""
     if limit.min_pods is not None or limit.largest is None:
         return []
     return [pod for pod in limit.pods if limit.stands_in(pod, limit.largest.domain)][:_MOST_PODS]
 
 
 FindSubjects = Callable[[frozenset[str]], Mapping[str, Subject]]
-"""Finds what is or was violated by tokens; what no cycle of this process has seen is left out."""
+"""Finds what is or was violated, by tokens; subjects that no cycle of this process has seen are left out."""
 
 
 def find_subjects(assessment: Assessment, causes: Causes, tokens: frozenset[str]) -> Mapping[str, Subject]:
@@ -568,12 +567,12 @@ def find_workloads(evaluated: EvaluatedGroup | EvaluatedLimit | EvaluatedTerm) -
 
 
 def find_open(memory: Memory) -> Mapping[str, int]:
-    """Return what is violated, by token, and when that began, in seconds; a repair does not interrupt it."""
+    """Return when each present violation began, in seconds, by token; a repair does not interrupt a violation."""
     return _find_seen(memory) | dict(memory.noted.open)
 
 
 def find_since(memory: Memory) -> Mapping[str, datetime]:
-    """Return since when something is violated, by token, as the history has it."""
+    """Return since when each violation exists, by token, according to the history."""
     return dict(memory.seen) | {token: datetime.fromtimestamp(since, UTC) for token, since in memory.noted.open}
 
 
@@ -584,8 +583,9 @@ def _find_seen(memory: Memory) -> dict[str, int]:
 def find_violations(before: Memory, after: Memory, subjects: FindSubjects) -> Iterator[ViolationBegan | ViolationEnded]:
     """Yield the violations that ended in between, then those that began.
 
-    A violation whose moves are in flight has not ended: it may come back. Once they are over, it has ended in the cycle
-    that first saw it gone. A subject that only waited for a node, and violates a constraint now, begins now.
+    A violation whose moves are in flight has not ended, because it may come back. Once they are over, it counts as
+    ended in the cycle that first saw it gone. A subject that only waited for a node, and violates a constraint now,
+    begins now.
     """
     known, seen = find_open(before), _find_seen(after)
     waiting = frozenset(before.noted.waiting)
@@ -631,7 +631,7 @@ def _whole_losses(memory: Memory, keys: Collection[str]) -> dict[DomainName, Dom
 def _gone(before: Memory, after: Memory, keys: Collection[str]) -> Iterator[DomainName]:
     """Yield the domains whose last node has gone.
 
-    Both memories list the domains that were seen lately. The domains of the last snapshot share the latest time.
+    Both memories list recently seen domains. The domains of the last snapshot share the latest time.
     """
     found, has = _seen(after)
     known, had = _seen(before)
@@ -643,7 +643,7 @@ def _gone(before: Memory, after: Memory, keys: Collection[str]) -> Iterator[Doma
 def _come(before: Memory, after: Memory, keys: Collection[str]) -> dict[DomainName, datetime | None]:
     """Return the domains that have a node again, each with when it was seen last, None for the first time.
 
-    A key without known domains shows nothing: all of its domains are new.
+    A key without known domains shows nothing, because all its domains are new.
     """
     if before.zones == after.zones:
         return {}
@@ -682,9 +682,9 @@ def find_ended(before: Iterable[Move], after: Iterable[Move]) -> Iterator[MoveEn
 
 
 def find_late(stored: Iterable[Move], own: Iterable[Move]) -> Iterator[MoveEnded]:
-    """Yield the requests that a new leader knows to have ended, but that the last leader's memory continues.
+    """Yield the requests that a new leader knows to have ended although the last leader's memory continues them.
 
-    Another request for the same pod is another leader's.
+    A later request for the same pod belongs to another leader.
     """
     followed = {(move.uid, move.requested_at) for move in stored if not _has_ended(move)}
     for move in own:
@@ -708,7 +708,7 @@ def _was_granted(move: Move) -> bool:
 
 
 def find_overdue(before: Iterable[Move], after: Iterable[Move]) -> Iterator[ReplacementOverdue]:
-    """Yield the replacements that have become overdue, and overdue ones with a newly known reason."""
+    """Yield the replacements that have become overdue, and overdue replacements with a newly known reason."""
     known = {move.uid: (move.uncreated, move.unstarted) for move in before}
     for move in after:
         uncreated, unstarted = known.get(move.uid, (None, None))
@@ -718,7 +718,7 @@ def find_overdue(before: Iterable[Move], after: Iterable[Move]) -> Iterator[Repl
 
 
 def find_others(before: Iterable[OthersEvictions], after: Iterable[EvictedByOthers]) -> Iterator[OthersEvict]:
-    """Yield the workloads whose pods others have begun to evict; `before` are the runs known before."""
+    """Yield the workloads whose pods others have begun to evict; `before` are the earlier known runs."""
     known = {run.workload: run.since for run in before}
     new = [one for one in after if known.get(one.evictions.workload) != one.evictions.since]
     yield from map(OthersEvict, new[:_MOST_EVICTED])
@@ -743,7 +743,7 @@ def find_capacity(decision: CapacityDecision) -> Iterator[CapacityRequested | Ca
 def find_approvals(
     before: Proposal | None, after: Proposal | None, plan: Plan, policy: Policy, now: datetime
 ) -> Iterator[Expired | Proposed | Approved]:
-    """Yield what has become of the proposal of the last cycle, and the new one, which is of the plan."""
+    """Yield what has become of the last cycle's proposal, and the new proposal made from the plan."""
     stays = before is not None and after is not None and before.hash == after.hash
     if before is not None and not stays and before.policy == policy.cluster.hash and now >= expires_at(before, policy):
         yield Expired(before)
@@ -823,7 +823,7 @@ def find_team_changes(
     problems_before: Mapping[str, str],
     problems: Mapping[str, str],
 ) -> Sequence[TeamPolicyChanged | TeamPolicyRefused]:
-    """Return the team policies that are newly, or otherwise than before, not in force, or in force again."""
+    """Return the team policies that are newly out of force, out of force for another reason, or in force again."""
     changes: list[TeamPolicyChanged | TeamPolicyRefused] = []
     for namespace in sorted(before.keys() | after.keys()):
         problem = problems.get(namespace, "")
@@ -837,6 +837,6 @@ def find_team_changes(
 
 
 def find_team_problems(problems: Mapping[str, str]) -> Iterator[TeamPolicyRefused]:
-    """Yield each problem, for a new leader: the last one's process may never have published it."""
+    """Yield each problem for a new leader, since the last leader's process may never have published it."""
     for namespace, problem in list(problems.items())[:_MOST_TEAMS]:
         yield TeamPolicyRefused(namespace, problem)

@@ -21,16 +21,16 @@ _SETTLING: Final = frozenset({Reason.NODE_SETTLING, Reason.DOMAIN_UNSETTLED})
 
 
 class Consequences(NamedTuple):
-    """What is violated because of a loss, over the domains of one key."""
+    """The violations because of a loss, over the domains of one key."""
 
     constraints: int
     """How many constraints are violated."""
     limits: int
     """How many limits are violated."""
     unsatisfiable: int
-    """How many of these limits are within their bounds now, while no placement of all their pods satisfies them."""
+    """How many of these limits are within bounds now although no placement of all their pods satisfies them."""
     hopeless: bool
-    """Whether no placement satisfies any of all these before nodes are back."""
+    """Whether no placement satisfies any of these constraints and limits before nodes are back."""
     workloads: frozenset[Reference]
     """The workloads concerned."""
 
@@ -66,14 +66,14 @@ class Lack(NamedTuple):
 
 
 class Loss(NamedTuple):
-    """What a domain lacks, and what follows."""
+    """What a domain lacks, and the consequences."""
 
     lack: Lack
     elsewhere: Sequence[str]
-    """The domains that now have the lost nodes."""
+    """The domains that lost nodes are in now."""
     consequences: Consequences
     begin: Begin | None
-    """None where a repair goes on, or no repair is known to."""
+    """None if a repair goes on, or none is known to begin."""
 
 
 def lack_of(lost: DomainLoss, snapshot: Snapshot) -> Lack:
@@ -97,7 +97,7 @@ def lack_of(lost: DomainLoss, snapshot: Snapshot) -> Lack:
 def find_losses(
     losses: Sequence[DomainLoss], snapshot: Snapshot, assessment: Assessment, causes: Causes, account: Account
 ) -> tuple[Loss, ...]:
-    """Return what is lost: whole domains first, then the domains with most pods lost."""
+    """Return the losses: whole domains first, then the domains that lost most pods."""
     found = list[Loss]()
     for lost in losses:
         consequences = _find_consequences(lost.key, assessment, causes)

@@ -7,8 +7,8 @@ waiting   it is decided, but held back: by a budget, the order of the step, or w
 later     it is needed, and will be decided once earlier decisions have taken effect
 blocked   it is needed for a violation that no eviction can repair now, even after a wait
 
-The first three add up to `evictions`. A violation that cannot be repaired as a whole may still be repaired in part.
-These evictions are now or waiting, and counted in `partial` too. There is no proof of how few they could be.
+The first three add up to `evictions`. A violation that cannot be repaired as a whole may still be repaired in part. The
+evictions for that are now or waiting, and counted in `partial`, too. No minimum is proved for them.
 
 While a StatefulSet recreates an evicted pod, or waits until a pod is Ready, the rest of its repair is in none of these
 parts: it is `uncounted`.
@@ -38,11 +38,11 @@ class PlanNumbers(NamedTuple):
     blocked_lower_bound: int = 0
     """The proved minimum of `blocked`."""
     uncounted: int = 0
-    """Repairs that go on once a pod has arrived: how many evictions they take is known only then."""
+    """The number of repairs that go on once a pod has arrived; their evictions are known only then."""
 
     @property
     def evictions(self) -> int:
-        """The evictions of all that can be repaired: now, waiting and later."""
+        """The number of evictions for everything that can be repaired: now, waiting and later."""
         return self.now + self.waiting + self.later
 
     @property
@@ -84,6 +84,6 @@ def _count(group: ComponentPlan, now: int, waiting: int) -> PlanNumbers:
 
 
 def _waits_for_pod(refusal: Refusal | None) -> bool:
-    """Return whether a repair goes on once a pod of its StatefulSet is there, or Ready."""
+    """Return whether a repair goes on once a pod of its StatefulSet exists, or is Ready."""
     cause = refusal.cause if isinstance(refusal, PodsStay) else refusal
     return isinstance(cause, LowerOrdinalNotReady) or (cause is not None and cause.reason is Reason.ARRIVING)

@@ -1,4 +1,4 @@
-"""What people declare: a pause, its end, an approval, another policy; each reported once, when its author is known.
+"""What people declare: a pause, its end, an approval, a new policy. Each is reported once its author is known.
 
 The last report is in the memory (`Noted`), so that the next leader reports, once, a change that happened while no
 process led. A pause that ended unseen leaves a trace: the declaration of its end, or the expired pause itself.
@@ -26,11 +26,11 @@ NO_RIGHTS: Final = Rights(everywhere=False)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Acts:
-    """What people have said, as the objects that they write say it, and who has changed these last."""
+    """What people declare by the objects that they write, and who changed these objects last."""
 
     pause: Pause | None = None
     pause_author: Author | None = None
-    """None before the kill switch was read."""
+    """Who wrote the kill switch; None before it was read."""
     approved: str = ""
     approval_author: Author = NOBODY
     written: Written = NOT_READ
@@ -39,18 +39,18 @@ class Acts:
     policy: str = ""
     """The hash of the cluster policy in force."""
     policy_error: str = ""
-    """Why the newest policy is not in force, "" if it is."""
+    """Why the newest policy is not in force, "" if it is in force."""
     policy_missing: bool = False
     rights: Rights = NO_RIGHTS
-    """Where the account may evict: somebody grants that, or takes it away."""
+    """Where the account may evict; people grant and revoke this right."""
     policy_author: Author | None = NOBODY
-    """None until it was read."""
+    """Who changed the policy; None until that was read."""
 
 
 NO_ACTS: Final = Acts()
 
 _MOST_LACKING: Final = 50
-"""Namespaces without the right to evict that are stored."""
+"""Up to this many namespaces without the right to evict are stored."""
 
 
 def pause_token(pause: Pause) -> str:
@@ -59,7 +59,7 @@ def pause_token(pause: Pause) -> str:
 
 
 def find_people(noted: Noted, acts: Acts, now: datetime) -> tuple[Sequence[Declared], Noted]:
-    """Return what is new, and what has been reported after it."""
+    """Return the new declarations, and the state of reports after them."""
     unseen, noted = _find_unseen(noted, acts, now)
     following = structs.replace(
         _note_pause(noted, acts, now),
@@ -80,7 +80,7 @@ def find_people(noted: Noted, acts: Acts, now: datetime) -> tuple[Sequence[Decla
 
 
 def _note_rights(noted: Noted, rights: Rights) -> tuple[str, ...]:
-    """Return the namespaces without the right: of those known before, all but where it is known to be there again."""
+    """Return the namespaces without the right; known ones stay until the right is known to be back."""
     known = [name for name in noted.lacking if not rights.allows(name)]
     return tuple(sorted({*known, *rights.missing}))[:_MOST_LACKING]
 
@@ -96,7 +96,7 @@ def _find_rights(noted: Noted, following: Noted) -> Iterator[Declared]:
 
 
 def describe_end(pause: Pause, author: Author, now: datetime) -> EndedPause:
-    """Return what is declared of a pause that ends now; `author` is who has written it, as Kubernetes has noted."""
+    """Return the declaration of a pause that ends now; `author` is who wrote it, as Kubernetes recorded."""
     return EndedPause(
         by=pause.by,
         manager=author.manager,
@@ -108,9 +108,9 @@ def describe_end(pause: Pause, author: Author, now: datetime) -> EndedPause:
 
 
 def _find_unseen(noted: Noted, acts: Acts, now: datetime) -> tuple[Sequence[Declared], Noted]:
-    """Return the begin of a pause that nobody saw while it held, and what has been reported after it.
+    """Return the start of a pause that nobody saw while it held, and the state of reports after it.
 
-    Its end is reported as that of any other.
+    Its end is reported like the end of any other pause.
     """
     author, pause = acts.pause_author, acts.pause
     if author is None:
@@ -125,7 +125,7 @@ def _find_unseen(noted: Noted, acts: Acts, now: datetime) -> tuple[Sequence[Decl
         token, ended = over, describe_end(pause, author, now)
     else:
         return (), following
-    # One whose time was over when it was written has paused nothing.
+    # A pause whose time was over when it was written has paused nothing.
     was_none = ended is None or 0 < ended.until <= ended.since or (expired and not ended.since)
     if ended is None or was_none or token in {noted.pause, noted.expired}:
         return (), following
@@ -142,7 +142,7 @@ def _note_pause(noted: Noted, acts: Acts, now: datetime) -> Noted:
     if acts.pause is None or not acts.pause.holds(now):
         return structs.replace(noted, pause="", paused_at=0) if noted.pause else noted
     token = pause_token(acts.pause)
-    since = noted.paused_at if noted.pause else seconds_of(now)  # a pause in place of another prolongs it
+    since = noted.paused_at if noted.pause else seconds_of(now)  # a pause that replaces another pause prolongs it
     return noted if noted.pause == token else structs.replace(noted, pause=token, paused_at=since)
 
 

@@ -64,7 +64,7 @@ _FIELDS_OF_LASTING: Final[Mapping[Cause, str]] = {
     Cause.SHARE_LIMIT_VIOLATED: "the limit's for",
     Cause.ANTI_AFFINITY_VIOLATED: "antiAffinity.for",
 }
-"""Where the policy says how long a violation must last; else in spread.for."""
+"""The policy's field for how long a violation must last; spread.for for all other causes."""
 
 _EXCESSES: Final[Mapping[BreakerCause, tuple[str, str]]] = {
     BreakerCause.UNREADY_NODES: ("uncordoned nodes not Ready", "unreadyNodes"),
@@ -73,11 +73,11 @@ _EXCESSES: Final[Mapping[BreakerCause, tuple[str, str]]] = {
     BreakerCause.API_ERRORS: ("requests to the API server failed", "apiErrors"),
     BreakerCause.FAILED_MOVES: ("moves failed", "failedMoves"),
 }
-"""For each cause of the breaker what is counted, and the policy's field in `breaker`."""
+"""For each cause of the breaker: the counted objects, and the policy's field in `breaker`."""
 
 
 class Paused(Refusal):
-    """The controller is paused `until` then, None until somebody resumes; the message says who, until when and why."""
+    """The controller is paused until `until`, None: until somebody resumes. The message says who paused it and why."""
 
     reason = Reason.PAUSED
     is_standing = True
@@ -112,7 +112,7 @@ class AwaitsApproval(Refusal):
 
 
 class NotProposedYet(Refusal):
-    """In mode Approve nobody can approve the eviction yet: it is not proposed before all else lets it go."""
+    """In mode Approve nobody can approve the eviction yet: it is proposed only once nothing else holds it back."""
 
     reason = Reason.AWAITING_APPROVAL
     ends = "when it is proposed and somebody approves it"
@@ -122,7 +122,7 @@ class NotProposedYet(Refusal):
 
 
 class NotProposed(Refusal):
-    """The eviction is not part of the plan with this hash, which is proposed or carried out first."""
+    """The eviction is not part of the plan with this hash; that plan is proposed or carried out first."""
 
     reason = Reason.AWAITING_APPROVAL
     ends = "when plan {self.plan} has ended, and it is proposed and somebody approves it"
@@ -135,7 +135,7 @@ class NotProposed(Refusal):
 class InLaterSteps(Refusal):
     """The plan with this hash waits without the eviction; its approval with later steps covers it.
 
-    `plan` is "" where that plan is not proposed yet.
+    `plan` is "" if that plan is not proposed yet.
     """
 
     reason = Reason.AWAITING_APPROVAL
@@ -167,7 +167,7 @@ class BeyondApproval(Refusal):
 
 
 class ApprovalUnread(Refusal):
-    """Whether the approval of this plan was withdrawn is not known: a new leader reads it first."""
+    """A new leader has yet to read whether the approval of this plan was withdrawn."""
 
     reason = Reason.AWAITING_APPROVAL
     ends = "when ConfigMap rebalancer-approval has been read"
@@ -189,7 +189,7 @@ class Stale(Refusal):
 
 
 class BreakerOpen(Refusal):
-    """The breaker is open for these causes, each last exceeded at its `last`, as seen `at`."""
+    """The breaker is open for these causes, each last exceeded at its `last`; `at` is when that was evaluated."""
 
     reason = Reason.BREAKER_OPEN
     causes: tuple[OpenCause, ...]
@@ -259,7 +259,7 @@ class NotLasting(Refusal):
 
 
 class BackingOff(Refusal):
-    """The last `times` predictions for the component failed; it is tried again in `left`, or not at all (None)."""
+    """The last `times` predictions for the component failed; the next attempt is in `left`, None: never."""
 
     reason = Reason.BACK_OFF
     ends_after = "left"
@@ -288,7 +288,7 @@ class RequestsRefused(Refusal):
     times: int
     left: timedelta
     words: str = ""
-    """What the plan had counted on, where a budget refused the last request; else ""."""
+    """What the plan had counted on, if a budget refused the last request; else ""."""
 
     def __str__(self) -> str:
         return f"{self.timeless}; next attempt in {format_rest(self.left)}"
@@ -302,12 +302,12 @@ class RequestsRefused(Refusal):
 
 
 class RefusedByAdmission(Refusal):
-    """Admission control refused the last eviction for the component; `refuser` says who, `words` are its own."""
+    """Admission control refused the last eviction for the component; `refuser` says who, `words` why."""
 
     reason = Reason.REFUSED_BY_ADMISSION
     ends_at = "next_try"
     refuser: str
-    """Who refused it."""
+    """Who refused the eviction."""
     words: str
     """The refuser's own message."""
     next_try: datetime
@@ -318,7 +318,7 @@ class RefusedByAdmission(Refusal):
 
 
 class NotAllowed(Refusal):
-    """The account has no right to evict there; it is tried again in `left`, in vain until it has."""
+    """The account has no right to evict there; the next attempt is in `left`, and fails until the right is granted."""
 
     reason = Reason.FORBIDDEN
     message: str
@@ -340,7 +340,7 @@ class NotAllowed(Refusal):
 
 
 class EvictionUndecided(Refusal):
-    """The last leader may have requested the eviction of another pod, which may be carried out `until` then."""
+    """The last leader may have requested another pod's eviction, which may be carried out until `until`."""
 
     reason = Reason.GROUP_IN_FLIGHT
     ends_at = "until"
@@ -355,7 +355,7 @@ class EvictionUndecided(Refusal):
 
 
 class ServerOverloaded(Refusal):
-    """The API server is overloaded: it asked for a pause in requests, and `left` of that remains."""
+    """The API server is overloaded: it asked for a pause in requests, whose rest is `left`."""
 
     reason = Reason.RATE_LIMITED
     ends_after = "left"
@@ -382,7 +382,7 @@ class MemoryUnsaved(Refusal):
 
 @dataclass(frozen=True, kw_only=True)
 class Admission:
-    """The fates of a plan's evictions after admission; evictions that go are in their order."""
+    """The fates of a plan's evictions after admission; evictions that go are in the order of sending."""
 
     fates: Fates = NO_FATES
     proposal: Proposal | None = None
@@ -390,9 +390,9 @@ class Admission:
     whole: Outcome = NO_OUTCOME
     """In mode Approve, the state of a whole plan's approval."""
     approved_by: Mapping[str, str] = field(default_factory=dict)
-    """In mode Approve, the hash of the approved plan by which an eviction goes, by UID of the pod."""
+    """In mode Approve, by the pod's UID: the hash of the approved plan by which its eviction goes."""
     next_try: datetime | None = None
-    """When time alone admits more, as far as that is known: no change in the cluster starts a cycle then."""
+    """When passing time alone admits more, as far as known; no change in the cluster would start a cycle then."""
     windows: tuple[StartWindow, ...] = ()
     """Slow start's windows after this admission, for the memory."""
     queued: tuple[tuple[str, datetime], ...] = ()
@@ -402,12 +402,12 @@ class Admission:
 
 
 class Overload(NamedTuple):
-    """An overloaded API server asked to send nothing until then, in monotonic seconds."""
+    """An overloaded API server asked for no requests until this time, in monotonic seconds."""
 
     until: float
 
     def left(self, now: float) -> timedelta:
-        """Return how long nothing is to be sent."""
+        """Return how long no request may be sent."""
         return timedelta(seconds=max(0.0, self.until - now))
 
 
@@ -421,11 +421,11 @@ class AdmissionContext:
     stale: str = ""
     """Why the snapshot is out of date, "" if it is not."""
     unsaved: str = ""
-    """Why the memory could not be saved, "" if it could."""
+    """Why the memory could not be saved, "" if it was saved."""
     overload: Overload | None = None
     """Until when the API server has asked for no requests."""
     forbidden: Mapping[str, str] = field(default_factory=dict)
-    """Why this account may not evict there, by namespace."""
+    """By namespace: why this account may not evict there."""
     rights: Rights = field(default_factory=Rights)
     """Where this account may evict."""
     turn: int = 0
@@ -434,9 +434,9 @@ class AdmissionContext:
     breaker: BreakerState = CLOSED
     requests: RequestCounts = NO_REQUESTS
     approved: str = ""
-    """The hash of the plan that a person has approved last, "" if there is none."""
+    """The hash of the plan that a person approved last, "" if none."""
     written: Written = NOT_READ
-    """The approval of a whole plan as it is written."""
+    """The approval of a whole plan, as the file states it."""
     at_once: bool = False
     """Whether `spread.for` is ignored, as with `--once`."""
     guards: GuardState = NO_ANSWERS
@@ -446,7 +446,7 @@ class AdmissionContext:
 
 
 class _Step:
-    """Evictions of a plan that go together, and what keeps them back: all of them, or those after the admitted ones."""
+    """Evictions of one step, and what keeps back all of them, or those after the admitted evictions."""
 
     def __init__(self, evictions: tuple[Eviction, ...], obstacle: Refusal | None) -> None:
         self.evictions = evictions
@@ -462,7 +462,7 @@ class _Step:
 def admit(
     plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionContext, view: View | None = None
 ) -> Admission:
-    """Admit the evictions that may be sent now; `view` is the snapshot's, None: it is made where it is needed.
+    """Admit the evictions that may be sent now; `view` is the snapshot's view, None: it is made when needed.
 
     The rates are shared fairly, so that a large repair does not delay the others. Every step first gets as many
     evictions as it needs, then one more in turn. Another step is first in each cycle. The admitted evictions of a step
@@ -482,7 +482,7 @@ def admit(
         steps = _probe(steps, obstacles, memory.moves, lambda first: _may_go(first, memory, allowance))
     windows = _open_windows(snapshot, memory, obstacles.holds, unplaceable, context)
     if allowance is not None or _carries_out(memory, context):
-        steps.sort(key=lambda step: not windows.waits_long(step.evictions))  # nothing may overtake those any more
+        steps.sort(key=lambda step: not windows.waits_long(step.evictions))  # nothing may overtake these steps any more
     rates = Rates(context.policy, snapshot, memory, context.now)
     guards = _limit_by_guards(snapshot, memory, unplaceable, context)
     limits = _Limits(rates, windows, Canaries(memory, context.policy.budgets.canary, unplaceable), guards)
@@ -506,7 +506,7 @@ def admit(
 
 
 def _find_last_waits(fates: Fates, rates: Rates, obstacles: "_Obstacles", said: datetime) -> Fates:
-    """Let what waits do so for what of all that keeps it back ends last."""
+    """Let each waiting eviction wait for that obstacle which ends last."""
     awaited = queue(fates, rates).await_last(
         lambda one: filter(None, (*obstacles.find_own(one), rates.find_turn(one))), said
     )
@@ -516,7 +516,7 @@ def _find_last_waits(fates: Fates, rates: Rates, obstacles: "_Obstacles", said: 
 def _open_windows(
     snapshot: Snapshot, memory: Memory, holds: Holds, unplaceable: Collection[str], context: AdmissionContext
 ) -> Windows:
-    """Return the windows of slow start; new ones in held namespaces, and everywhere while the cluster is held."""
+    """Return the windows of slow start; they begin anew in held namespaces, and everywhere if the cluster is held."""
     is_held = context.breaker.find(BreakerCause.REPLACEMENTS) is not None
     held = holds.namespaces.keys() | holds.misplaced.keys()
     return Windows(
@@ -532,7 +532,7 @@ def _open_windows(
 def _limit_by_guards(
     snapshot: Snapshot, memory: Memory, unplaceable: Collection[str], context: AdmissionContext
 ) -> GuardLimit:
-    """Return the limit of the guards; a step ends when its replacements have arrived, or wait for the next one."""
+    """Return the limit of the guards; a step ends when its replacements have arrived, or wait for the next step."""
     under_way = [move for move in memory.moves if is_under_way(move, snapshot, context.now)]
     return GuardLimit(
         context.policy.guards,
@@ -546,7 +546,7 @@ def _limit_by_guards(
 def _find_changes(
     memory: Memory, fates: Fates, context: AdmissionContext, *, waits_for_arrivals: bool
 ) -> Iterable[datetime | None]:
-    """Yield when time alone may free a place in a window, or let another pod be evicted than an undecided one."""
+    """Yield when time alone may free a place in a window, or end the wait for an undecided eviction."""
     if waits_for_arrivals:
         yield find_next_change(memory.moves, context.policy.breaker.pending_for, context.now)
         yield context.now + UNANSWERED if fates.going else None
@@ -554,19 +554,19 @@ def _find_changes(
 
 
 def _carries_out(memory: Memory, context: AdmissionContext) -> bool:
-    """Return whether evictions may go; in mode Approve nothing does before a person has approved it."""
+    """Return whether evictions may go; in mode Approve none goes before a person has approved it."""
     proposal = memory.proposal
     return context.mode is not Mode.APPROVE or (proposal is not None and proposal.approved)
 
 
 def _order(steps: Sequence[tuple[Eviction, ...]], context: AdmissionContext) -> list[tuple[Eviction, ...]]:
-    """Return the steps as they take turns; a proposal must not depend on how many cycles there were before."""
+    """Return the steps as they take turns; a proposal must not depend on the number of earlier cycles."""
     first = context.turn % len(steps) if steps and context.mode is not Mode.APPROVE else 0
     return [*steps[first:], *steps[:first]]
 
 
 def _split_repeated(steps: Iterable[tuple[Eviction, ...]], unexecuted: Collection[str]) -> list[tuple[Eviction, ...]]:
-    """Return the steps, with the leading pods of unexecuted moves (by UID) split off: those alone may go now."""
+    """Return the steps, with leading pods of unexecuted moves (by UID) split off, because only these may go now."""
     parts: list[tuple[Eviction, ...]] = []
     for step in steps:
         repeated = len(tuple(takewhile(lambda eviction: eviction.pod.uid in unexecuted, step)))
@@ -589,7 +589,7 @@ def _find_undecided(step: Iterable[Eviction], memory: Memory) -> Refusal | None:
 
 
 def _find_current(plan: Plan, memory: Memory, context: AdmissionContext) -> Proposal | None:
-    """Return the proposal that is in force in mode Approve, None in any other."""
+    """Return the proposal that is in force in mode Approve, None in other modes."""
     if context.mode is not Mode.APPROVE:
         return None
     return find_proposal(plan, memory, context.policy, context.approved, context.now)
@@ -613,18 +613,18 @@ def _around(current: Proposal | None, context: AdmissionContext) -> Circumstance
 
 
 def _in_order(plan: Plan, steps: Iterable[_Step]) -> Fates:
-    """Return the fates of a plan, those of these steps first."""
+    """Return the fates of a plan, with these steps first."""
     return plan.fates.put_first(eviction for step in steps for eviction in step.evictions)
 
 
 def _hold_rest(fates: Fates, steps: Iterable[_Step]) -> Fates:
-    """Keep back what the limits do not allow of steps."""
+    """Keep back the evictions of steps that the limits do not allow."""
     kept = {one.pod.uid: step.obstacle for step in steps for one in step.evictions[step.admitted :]}
     return fates.hold(lambda eviction: kept.get(eviction.pod.uid))
 
 
 class _Approvals:
-    """Mode Approve: lets go what is approved, first by the standing approval, and proposes the rest."""
+    """Mode Approve: lets approved evictions go, first those of the standing approval, and proposes the rest."""
 
     def __init__(
         self, plan: Plan, snapshot: Snapshot, memory: Memory, context: AdmissionContext, limits: "_Limits"
@@ -642,7 +642,7 @@ class _Approvals:
         standing: StandingApproval | None,
         allowance: Allowance | None,
     ) -> tuple[Fates, Proposal | None, Mapping[str, str]]:
-        """Return the fates, the proposal, and by which approval each eviction goes; other modes need none."""
+        """Return the fates, the proposal, and by which approval each eviction goes; other modes need no approval."""
         if self._context.mode is not Mode.APPROVE:
             return _hold_rest(_in_order(self._plan, steps), _share(steps, self._limits)), None, {}
         waiting = {step.first.group for step in steps if step.obstacle is not None}
@@ -672,9 +672,9 @@ class _Approvals:
     def _propose(
         self, fates: Fates, others: Sequence[_Step], proposal: Proposal | None, waiting: Collection[str]
     ) -> tuple[Fates, Proposal | None]:
-        """Propose what would be admitted, unless a proposal waits already."""
+        """Propose the evictions that would be admitted, unless a proposal already waits."""
         policy, now = self._context.policy, self._context.now
-        # By the rates alone: slow start limits execution, not proposals. Nobody wants to approve each pair of pods.
+        # Only rates limit a proposal. Slow start limits execution, since nobody wants to approve each pair of pods.
         fates = _hold_rest(fates, _share(others, self._limits.rates))
         uids = {one.pod.uid for step in others for one in step.evictions}
         asked = [eviction for eviction in fates.going if eviction.pod.uid in uids]
@@ -693,7 +693,7 @@ class _Approvals:
         fates = fates.hold(lambda one: await_approval(one) if one.pod.uid in uids else None)
 
         def find_refusal(wait: Waits) -> Refusal | None:
-            # The places that a rate lacks are those of the proposal, which nobody has sent: no time frees one.
+            # The proposal itself, which is not sent, takes the places of the rates, so no time frees a place.
             if wait.eviction.pod.uid in uids and isinstance(wait.refusal, RateReached) and wait.refusal.left:
                 return await_approval(wait.eviction)
             return None
@@ -701,7 +701,7 @@ class _Approvals:
         return fates.replace(find_refusal), proposal
 
     def _carry_out(self, fates: Fates, others: Sequence[_Step], proposal: Proposal) -> tuple[Fates, Proposal]:
-        """Let go what is approved without later steps, and nothing else."""
+        """Let go the evictions that are approved without later steps, and no others."""
         approved = []
         for step in others:
             part = step.evictions if step.obstacle is not None else approved_part(step.evictions, proposal)
@@ -735,8 +735,8 @@ def _split_covered(steps: Sequence[_Step], allowance: Allowance | None) -> tuple
 
 
 def _cannot_be_carried_out(proposal: Proposal, steps: Iterable[_Step]) -> bool:
-    """Return whether a proposal that nobody has approved yet needs a right that this account lacks."""
-    # While the API server is still being asked, as after a start, nothing speaks against it yet.
+    """Return whether a proposal that is not approved yet needs a right that this account lacks."""
+    # While rights are still unknown, for example after a start, nothing speaks against the proposal.
     lacking = (step.evictions for step in steps if isinstance(step.obstacle, RightMissing) and step.obstacle.known)
     return not proposal.approved and any(one.pod.uid in proposal.uids for step in lacking for one in step)
 
@@ -759,12 +759,12 @@ def _share(steps: Sequence[_Step], limits: "_Limits | Rates") -> Sequence[_Step]
 
 
 def find_common_obstacle(context: AdmissionContext) -> Refusal | None:
-    """Return what keeps every eviction from being admitted: what people have decided first, then what will pass."""
+    """Return what keeps back every eviction: first decisions of people, then obstacles that will pass."""
     return next(find_common_obstacles(context), None)
 
 
 def find_common_obstacles(context: AdmissionContext) -> Iterator[Refusal]:
-    """Yield all that does, in this order."""
+    """Yield everything that keeps back every eviction, in this order."""
     if context.pause is not None and context.pause.holds(context.now):
         yield Paused(context.pause.message, context.pause.until)
     if context.mode is Mode.OBSERVE:
@@ -785,7 +785,7 @@ def find_common_obstacles(context: AdmissionContext) -> Iterator[Refusal]:
 
 
 class _Obstacles:
-    """Finds what other than a limit keeps a step from being admitted."""
+    """Finds obstacles, other than limits, to admitting a step."""
 
     def __init__(self, snapshot: Snapshot, memory: Memory, context: AdmissionContext, holds: Holds) -> None:
         self._snapshot = snapshot
@@ -796,21 +796,21 @@ class _Obstacles:
         self._common = find_common_obstacle(context)
 
     def of_probe(self) -> "_Obstacles":
-        """Return what keeps a step back although the cluster is to be asked whether it replaces pods."""
+        """Return the obstacles that apply even to a probe, which tests whether the cluster replaces pods."""
         context = self._context
         causes = tuple(known for known in context.breaker.causes if known.cause is not BreakerCause.REPLACEMENTS)
         return _Obstacles(self._snapshot, self._memory, replace(context, breaker=BreakerState(causes)), self.holds)
 
     def find(self, step: Sequence[Eviction]) -> Refusal | None:
-        """Return the obstacle of a step, None where there is none."""
+        """Return the obstacle of a step, None if there is none."""
         return next(self._find_all(step), None)
 
     def find_own(self, eviction: Eviction) -> Iterator[Refusal]:
-        """Yield what keeps an eviction back, but for what does all of them."""
+        """Yield the obstacles of one eviction, without those of all evictions."""
         return (one for one in self._find_all((eviction,)) if one is not self._common)
 
     def _find_all(self, step: Sequence[Eviction]) -> Iterator[Refusal]:
-        """Yield the obstacles of a step, those first that say most."""
+        """Yield the obstacles of a step, the most informative first."""
         for find in (self._find_hold, self._find_missing_right):
             if (obstacle := find(step)) is not None:
                 yield obstacle
@@ -819,14 +819,14 @@ class _Obstacles:
             yield undecided
 
     def _find_missing_right(self, step: Sequence[Eviction]) -> Refusal | None:
-        """Return where this account may not evict, unless something else keeps everything back."""
+        """Return the right that a step lacks, unless something else keeps everything back."""
         if self._common is not None and self._common.reason is not Reason.BREAKER_OPEN:
             return None
         return self._context.rights.find_refusal(step)
 
     def _find_hold(self, step: Sequence[Eviction]) -> Refusal | None:
         """Return why a step has to wait if a replacement is overdue, or elsewhere, that holds namespace or workload."""
-        # That replacements do not arrive is why moves fail, for which the breaker opens, too: it would hide why.
+        # Missing replacements make moves fail, which opens the breaker, too; the breaker would hide the reason.
         if self._common is not None and self._common.reason is not Reason.BREAKER_OPEN:
             return None
         for eviction in step:
@@ -842,12 +842,12 @@ class _Obstacles:
         return None
 
     def _find_of_group(self, eviction: Eviction) -> Iterator[Refusal]:
-        """Yield what keeps the repair of an eviction, the first of its step, from going on."""
+        """Yield what keeps a group's repair from going on; the eviction is the first of its step."""
         memory, context, common = self._memory, self._context, self._common
         refused = find_refusals(memory, eviction.group, context.now)
         message = context.forbidden.get(eviction.pod.namespace)
         if refused is not None and message is not None and (common is None or common.reason is Reason.BREAKER_OPEN):
-            # Refused requests count for the breaker, too; that it is open would hide why.
+            # Refused requests count for the breaker, too; an open breaker would hide the reason.
             yield describe_refused_requests(refused, message, context.now)
         if common is not None:
             yield common
@@ -864,9 +864,9 @@ class _Obstacles:
 
 
 def describe_refused_requests(refused: RefusalWait, forbidden: str | None, said: datetime) -> Refusal:
-    """Return why a repair waits whose last requests were not granted.
+    """Return why a repair waits after its last requests were not granted.
 
-    `forbidden` says why the account may not evict there, None if that is not why. It waits from `said` on.
+    `forbidden` says why the account may not evict there, None if that is not the reason. The wait counts from `said`.
     """
     if forbidden is not None:
         return NotAllowed(forbidden, refused.left)
@@ -876,7 +876,7 @@ def describe_refused_requests(refused: RefusalWait, forbidden: str | None, said:
 
 
 def _may_go(first: Eviction, memory: Memory, allowance: Allowance | None) -> bool:
-    """Return whether a step that begins with this eviction may go by what people have approved, if they have."""
+    """Return whether approvals, if needed, let a step go that begins with this eviction."""
     if allowance is not None and allowance.is_read and allowance.covers(first):
         return True
     if memory.proposal is not None and memory.proposal.approved:
@@ -887,9 +887,9 @@ def _may_go(first: Eviction, memory: Memory, allowance: Allowance | None) -> boo
 def _probe(
     steps: Sequence[_Step], obstacles: _Obstacles, moves: Iterable[Move], may_go: Callable[[Eviction], bool]
 ) -> list[_Step]:
-    """Let one eviction go, to see whether the cluster replaces pods: in the namespace where the fewest have failed.
+    """Let one eviction go to see whether the cluster replaces pods, in the namespace with the fewest failures.
 
-    Where every step needs several concurrent evictions, as many go as the first of them needs. The rest of the step,
+    If every step needs several concurrent evictions, the number that the first step needs goes. The rest of the step,
     and all other steps, wait as before.
     """
     of_probe = obstacles.of_probe()
@@ -905,15 +905,15 @@ def _probe(
 
 
 def _rank_probe(first: Eviction, failures: Mapping[str, int]) -> tuple[int, int, str]:
-    """Return the rank of a step, by its first eviction: few failures by namespace, few evictions, then by name."""
+    """Return the rank of a step, by its first eviction: fewest failures in the namespace, fewest evictions, name."""
     namespace = first.pod.namespace
     return failures.get(namespace, 0), first.needed, namespace
 
 
 class _Limits(NamedTuple):
-    """All that limits how many evictions are admitted, each for what those before it allow.
+    """All limits on the number of admitted evictions; each limit applies to what the limits before it allow.
 
-    The guards are last: their queries are asked only where nothing else holds evictions back.
+    The guards come last, because their queries are asked only if nothing else holds evictions back.
     """
 
     rates: Rates
@@ -922,7 +922,7 @@ class _Limits(NamedTuple):
     guards: GuardLimit
 
     def take(self, evictions: Sequence[Eviction]) -> Refusal | None:
-        """Count evictions of one step, all of them or none; return what does not allow them."""
+        """Count evictions of one step, all of them or none; return the limit that does not allow them."""
         refusal = self.canaries.find_obstacle(evictions) or self.rates.take(evictions)
         if refusal is not None:
             return refusal

@@ -30,17 +30,17 @@ KEY: Final = "approved"
 """The key of the ConfigMap `rebalancer-approval` that holds the hash of the approved plan."""
 
 HASH: Final = re.compile("[0-9a-f]{1,64}")
-"""What may name a plan: anything longer would have to be stored."""
+"""The form of a plan's hash; a bounded length keeps the stored approval small."""
 
 MOST_WAIT: Final = timedelta(minutes=2)
-"""How long others wait for an approved proposal that cannot proceed, from its last eviction."""
+"""How long others wait for an approved proposal that cannot proceed, counted from its last eviction."""
 
 MOST_PROPOSED: Final = 200
-"""Evictions of a proposal: a person reads them, and they are stored."""
+"""The most evictions in a proposal, since a person reads them and the memory stores them."""
 
 
 def plan_hash(evictions: Iterable[Eviction], policy_hash: str, proposed_at: datetime | None = None) -> str:
-    """Hash what would be evicted, in which order and steps, and by which policy.
+    """Hash the pods to evict, their order and steps, and the policy.
 
     The hash of a proposal includes when it was made. Pods that may be preempted for a replacement count as well.
     """
@@ -56,9 +56,10 @@ def expires_at(proposal: Proposal, policy: Policy) -> datetime:
 def find_proposal(plan: Plan, memory: Memory, policy: Policy, approved: str, now: datetime) -> Proposal | None:
     """Return the stored proposal if it is still in force, with what a person has approved since.
 
-    One that is not approved needs all its evictions in the plan. An approved one lasts while any of them is in flight,
-    held back by planning, or possible now: a step that begins with another pod is another step. A team policy that
-    changes does not end it, else any team could keep plans from being approved; what it forbids is not in the plan.
+    An unapproved proposal stays in force if the plan has all its evictions. An approved proposal lasts while any of its
+    evictions is in flight, held back by planning, or possible now; a step that begins with another pod is another step.
+    A changed team policy does not end a proposal, or any team could keep plans from being approved; the plan has no
+    eviction that the team policy forbids.
     """
     proposal = memory.proposal
     if proposal is None or proposal.policy != policy.cluster.hash:
@@ -83,8 +84,8 @@ def holds_back_others(
     """Return whether evictions that are not approved wait for an approved proposal that cannot proceed.
 
     They cannot be approved while that proposal lasts. `possible` are the steps that nothing else holds back. After a
-    while every such step counts: one workload that lacks a pod must not stop the repair of the others. A step counts at
-    once where planning takes other pods of its workloads first, because their evictions use up the budget.
+    while every such step counts, because one workload that lacks a pod must not stop other repairs. A step counts at
+    once if planning now takes other pods of the proposal's workloads first, because their evictions use up the budget.
     """
     if not proposal.approved or _is_under_way(proposal, plan, memory):
         return False
@@ -96,7 +97,7 @@ def holds_back_others(
 
 
 def _is_under_way(proposal: Proposal, plan: Plan, memory: Memory) -> bool:
-    """Return whether something of an approved proposal is in flight, or possible as planning sees it."""
+    """Return whether an eviction of an approved proposal is in flight, or possible according to the plan."""
     in_flight = {move.uid for move in memory.in_flight}
     possible = any(approved_part(step, proposal) for step in split_steps(plan.fates.going))
     return possible or not in_flight.isdisjoint(proposal.uids)
@@ -105,7 +106,7 @@ def _is_under_way(proposal: Proposal, plan: Plan, memory: Memory) -> bool:
 def propose(
     evictions: Sequence[Eviction], policy: Policy, now: datetime, coverage: Coverage = NO_COVERAGE
 ) -> Proposal | None:
-    """Return the proposal of these evictions, of as many whole steps as it may have; None if there are none.
+    """Return the proposal of these evictions, up to the most whole steps that it may have; None without any.
 
     `coverage` is what its approval as a whole covers.
     """
@@ -134,7 +135,7 @@ def split_steps(evictions: Iterable[Eviction]) -> list[tuple[Eviction, ...]]:
 def approved_part(step: Sequence[Eviction], proposal: Proposal) -> tuple[Eviction, ...]:
     """Return the approved prefix of a step; empty if the prefix is no step without the rest.
 
-    A pod is approved together with the pods that may be preempted for its replacement, and not with others.
+    A pod is approved together with exactly those pods that may be preempted for its replacement.
     """
     uids = proposal.concerned
     part = tuple(takewhile(lambda eviction: uids.issuperset(eviction.concerned), step))

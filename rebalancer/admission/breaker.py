@@ -1,22 +1,22 @@
 """The breaker: a cluster in trouble is left alone, because evictions during an outage make it worse.
 
-Each cause is a part of a total that exceeds a percentage of the policy:
+Each cause is a share of a total that exceeds a percentage set by the policy:
 
 * nodes that are not Ready, in the cluster or in one zone;
-* pods that wait for a node, where that is a sign of trouble (`pending`);
+* pods that wait for a node, if that is a sign of trouble (`pending`);
 * failed requests;
 * failed moves.
 
 A minimum number keeps a single node or pod of a small cluster from opening the breaker. It opens for a cause at once.
-It closes once the cause has been absent for `breaker.clearAfter`, so that a cluster at a bound does not open and close
-it in every cycle. After an outage of the API server that time begins with the first fresh view.
+It closes once the cause has been absent for `breaker.clearAfter`, so that it does not open and close in every cycle in
+a cluster at a bound. After an outage of the API server that time begins with the first fresh view.
 
 The cause `replacements` has no percentage. It needs overdue replacements in two namespaces that are not the namespaces'
 own failures (`tracking.own_failures`), while no later request has led to a replacement (`tracking.holds`). The cause
-lasts as long as this does, which a probe shows.
+lasts until a probe shows that replacements are created again.
 
-A cordoned node is neither Ready nor unready here: somebody works on it, or on its whole zone, and knows it. Nor is a
-node that has just joined and was never Ready (`breaker.unreadyFor`): every scale-up has such nodes.
+A cordoned node is left out, because somebody deliberately works on it or on its zone. A node that has just joined and
+was never Ready (`breaker.unreadyFor`) is left out, too, because every scale-up has such nodes.
 """
 
 from collections import Counter
@@ -41,11 +41,11 @@ _ZONE_LABELS: Final = (ZONE, BETA_ZONE)
 
 _MOST_NAMED: Final = 3
 _LONGEST_NOTE: Final = 200
-"""How many workloads whose replacements are overdue are named, and characters of what is said of each."""
+"""How many workloads with overdue replacements are named, and the most characters for each."""
 
 _FAILED: Final = frozenset({MoveState.INEFFECTIVE, MoveState.LOST})
 _ENDED: Final = _FAILED | {MoveState.VERIFIED}
-"""Neither a refused eviction, which moved nothing, nor a namespace's own failure counts as a failed move."""
+"""The ended states that count; refused evictions, which moved nothing, do not, nor do a namespace's own failures."""
 
 _LEAST: Final[Mapping[BreakerCause, int]] = {
     BreakerCause.UNREADY_NODES: 2,
@@ -61,7 +61,8 @@ class RequestCounts(Struct, frozen=True, gc=False, kw_only=True):
     """The requests to the API server within `breaker.window`, and how many of them failed.
 
     Requests without an answer between two answers are one failure. `outage_ended` is how long ago the API server
-    answered again, where the last failure was such an outage; None where it lasts, or the last failure was another.
+    answered again if the last failure was such an outage; None if the outage lasts, or the last failure was of another
+    kind.
     """
 
     total: int = 0
@@ -75,7 +76,7 @@ NO_REQUESTS: Final = RequestCounts()
 class Reading(Struct, frozen=True, gc=False, kw_only=True):
     """A part of a total, to be compared with the bound of a cause; `zone` is the zone that it is about, else "".
 
-    `ended` is how long ago the last of it ended, where it is counted for a time after its end; else 0.
+    `ended` is how long ago the counted trouble ended, if it still counts for a time after its end; else 0.
     """
 
     cause: BreakerCause
@@ -97,11 +98,10 @@ def observe_cluster(
 ) -> tuple[Reading, ...]:
     """Return the readings that decide the breaker: one for each zone, and one for every other cause.
 
-    The scheduling model uses the state `view`, None: the snapshot with the default profile. `changes` are those of the
-    last hour.
+    The scheduling model uses `view`, None: the snapshot with the default profile. `changes` are those of the last hour.
     """
     known = tuple(moves)
-    # Those for which a namespace waits outlive the others: counted, they would make failures of a few out of many.
+    # Moves for which a namespace waits are stored longer than others, so counting them would overstate failures.
     outlived = {move.uid for move in find_old(known) if move.state is MoveState.INEFFECTIVE}
     ended = [
         move.state
@@ -125,7 +125,7 @@ def observe_cluster(
 
 
 def _read_nodes(nodes: Iterable[Node], starting_since: datetime) -> Iterable[Reading]:
-    """Count the nodes that are not Ready. A node that was created since and has never been Ready is starting."""
+    """Count the nodes that are not Ready. A node created after `starting_since` and never Ready is starting."""
     totals, unready = Counter[str](), Counter[str]()
     for node in nodes:
         starting = node.never_ready and node.created > starting_since
@@ -139,7 +139,7 @@ def _read_nodes(nodes: Iterable[Node], starting_since: datetime) -> Iterable[Rea
             yield Reading(cause=BreakerCause.UNREADY_ZONE, part=unready[zone], total=totals[zone], zone=zone)
 
 
-def _read_pods(  # all that it depends on
+def _read_pods(  # all that the result depends on
     snapshot: Snapshot,
     replacements: frozenset[str],
     bounds: Breaker,
@@ -147,12 +147,12 @@ def _read_pods(  # all that it depends on
     view: View | None,
     changes: Iterable[ObservedChange],
 ) -> Reading:
-    """Count pods that have waited for a node for `pending_for`, and for less than `window` more: a surge.
+    """Count pods that have waited for a node for `pending_for`, but less than `window` longer: a surge of pods.
 
-    Beyond the bound, only pods that are a sign of trouble count: a Job that waits for a missing type of node is none.
+    Beyond the bound, only pods that are a sign of trouble count; a Job that waits for a missing type of node is not.
     """
-    # In every scale-up and every CronJob pods wait for some seconds. Pods that wait for longer than both times are no
-    # news, and may wait for a place that an eviction frees. A gated pod waits for permission, not for the cluster.
+    # In every scale-up and every CronJob pods wait for some seconds. Pods that wait longer than both times are no new
+    # trouble, and may wait for a place that an eviction frees. A gated pod waits for permission, not for the cluster.
     latest = now - bounds.pending_for
     earliest = latest - bounds.window
     waiting = [
@@ -162,7 +162,7 @@ def _read_pods(  # all that it depends on
     ]
     placed = sum(map(len, snapshot.pods_on.values()))
     reading = Reading(cause=BreakerCause.PENDING_PODS, part=len(waiting), total=placed + len(snapshot.unplaced))
-    if not _exceeds(reading, bounds):  # nearly always, and then nothing is asked
+    if not _exceeds(reading, bounds):  # the usual case, which needs no further evaluation
         return reading
     troubled = count_troubled(waiting, View(snapshot) if view is None else view, changes, latest)
     return structs.replace(reading, part=troubled)
@@ -182,7 +182,7 @@ def update_breaker(
     causes = []
     for cause in _LEAST:
         before, reading = state.find(cause), exceeded.get(cause)
-        # What is over is counted until it is out of the window; the time to clear must not begin anew until then.
+        # Ended trouble counts until it leaves the window; the time to clear must not begin anew until then.
         if reading is not None and (not reading.ended or reading.ended < bounds.clear_after):
             last = now - reading.ended
             causes.append(
@@ -191,7 +191,7 @@ def update_breaker(
                     part=reading.part,
                     total=reading.total,
                     bound=_bound_of(cause, bounds).value,
-                    # A time in the future, from another clock, must not delay anything without end.
+                    # A future time from another clock must not delay anything forever.
                     since=min(before.since, now) if before is not None else now,
                     last=max(last, min(before.last, now)) if before is not None else last,
                     zone=reading.zone,
@@ -207,7 +207,7 @@ def update_breaker(
 def _hold_unreplaced(
     before: OpenCause | None, moves: Collection[Move], replaced_at: datetime | None, now: datetime
 ) -> Iterable[OpenCause]:
-    """Yield the cause that the cluster does not replace evicted pods, if that is so."""
+    """Yield the cause `replacements` if the cluster does not replace evicted pods."""
     unreplaced = find_unreplaced(moves, replaced_at)
     if unreplaced:
         named = {move.workload: move for move in reversed(unreplaced)}
@@ -230,7 +230,7 @@ def _describe(move: Move) -> str:
 
 
 def _find_worst(readings: Iterable[Reading], bounds: Breaker) -> Mapping[BreakerCause, Reading]:
-    """Return for each exceeded bound the reading that exceeds it most; of equal ones the first."""
+    """Return for each exceeded bound the reading that exceeds it most; of equal readings the first."""
     worst: dict[BreakerCause, Reading] = {}
     for reading in readings:
         if _exceeds(reading, bounds):

@@ -43,7 +43,7 @@ class CanaryUnverified(Refusal):
 
 
 def store_passed(memory: Memory, plan: Plan, number: int) -> tuple[str, ...]:
-    """Return the owners, by token, whose canaries are verified, while pods of theirs are planned or in flight."""
+    """Return the owners, by token, with verified canaries, as long as pods of theirs are planned or in flight."""
     if not number:
         return ()
     moves = _by_owner(memory.moves)
@@ -53,7 +53,7 @@ def store_passed(memory: Memory, plan: Plan, number: int) -> tuple[str, ...]:
 
 
 def _by_owner(moves: Iterable[Move]) -> defaultdict[str, list[Move]]:
-    """Return the moves of each owner, those first that changed first."""
+    """Return the moves of each owner, sorted by when they changed."""
     by_owner: defaultdict[str, list[Move]] = defaultdict(list)
     for move in sorted(moves, key=lambda move: move.changed_at):
         by_owner[move.owner_uid].append(move)
@@ -76,7 +76,7 @@ def _count_verified(moves: Sequence[Move]) -> tuple[int, bool]:
 
 
 class Canaries:
-    """Admits the first moves of each owner, `number` at most until as many are verified; 0: all.
+    """Admits at most `number` moves of each owner until that many are verified; 0: no limit.
 
     `unplaceable` are moves, by UID, whose replacement waits for the next step of its repair to make its place.
     """
@@ -93,7 +93,7 @@ class Canaries:
         self._unexecuted = memory.unexecuted_pods
 
     def find_obstacle(self, step: Sequence[Eviction]) -> Refusal | None:
-        """Return why evictions of one step have to wait."""
+        """Return why evictions of one step have to wait, None if they need not."""
         if not self._number:
             return None
         wanted = self._count(step)
@@ -112,5 +112,5 @@ class Canaries:
         self._under_way.update(self._count(step))
 
     def _count(self, step: Sequence[Eviction]) -> Counter[str]:
-        """Count evictions by owner; a new request for the pod of an unexecuted move is no further move."""
+        """Count evictions by owner; a new request for an unexecuted move's pod is no further move."""
         return Counter(one.owner_uid for one in step if one.pod.uid not in self._unexecuted)

@@ -1,11 +1,11 @@
-"""Guards: what a Prometheus has answered, and whether these answers let a step begin.
+"""Guards: the answers of a Prometheus, and whether they let a step begin.
 
-A step may begin when every guard has been good for its `for`, counted from the end of the last step, whose effect shows
-only then. Only one step goes at a time, so that at most one step precedes a bad answer. A run of good answers begins
-anew after a bad answer, a missing answer, a minute without questions, or a restart: nobody knows what happened in
-between.
+A step may begin when every guard has been good for its `for`, counted from the end of the last step, because the step's
+effect shows only then. Only one step goes at a time, so at most one step precedes a bad answer. A run of good answers
+begins anew after a bad answer, a missing answer, a minute without queries, or a restart, since nobody knows what
+happened in between.
 
-No question is sent while no eviction waits for it. While evictions wait for nothing else, the next question is due
+Queries are sent only while evictions wait for them. While evictions wait for nothing else, the next query is due
 
 * at once, if there is no answer since the last step ended;
 * after an interval, if an answer is bad or missing;
@@ -28,13 +28,13 @@ from rebalancer.planning.eviction import Eviction
 from rebalancer.policy import Expect, Guard, Guards
 
 ASKED_EVERY: Final = 10.0
-"""Seconds between two questions while the answers are good and have to be so for longer."""
+"""Seconds between two queries while the answers are good, but not yet for long enough."""
 
 ANSWERS_SERVE: Final = 30.0
-"""Seconds for which an answer is valid for a step, counted from its question; as old as a plan may be."""
+"""Seconds for which an answer is valid for a step, counted from its query; a plan may be equally old."""
 
 LONGEST_GAP: Final = 60.0
-"""Seconds without a question after which a run of good answers begins anew."""
+"""Seconds without a query after which a run of good answers begins anew."""
 
 
 class Verdict(StrEnum):
@@ -43,7 +43,7 @@ class Verdict(StrEnum):
     GOOD = "good"
     BAD = "bad"
     ERROR = "error"
-    """There is no answer that says anything: Prometheus is away, slow, or does not understand the query."""
+    """There is no usable answer: Prometheus is unreachable, slow, or does not understand the query."""
 
 
 class Vector(NamedTuple):
@@ -53,14 +53,14 @@ class Vector(NamedTuple):
     first: str = ""
 
     def __str__(self) -> str:
-        """Say what came back."""
+        """Describe the result for people."""
         if not self.series:
             return "nothing"
         return f"{plural(self.series, 'series', 'series')}, first {self.first}"
 
 
 class GuardAnswer(NamedTuple):
-    """What the queries of a guard returned: the verdict, and a sentence about it; `away`: nobody has answered."""
+    """What the queries of a guard returned: the verdict, and a sentence about it; `away`: Prometheus did not answer."""
 
     name: str
     verdict: Verdict
@@ -69,7 +69,7 @@ class GuardAnswer(NamedTuple):
 
 
 def judge(guard: Guard, found: Vector, present: Vector | None) -> GuardAnswer:
-    """Return what the result of a guard's query, and of its `present`, says; that is None where it has none."""
+    """Return the verdict on the results of a guard's query and of its `present` query, None if it has none."""
     returned = f"the query returned {found}"
     if guard.expect is Expect.NOT_EMPTY:
         return GuardAnswer(guard.name, Verdict.GOOD if found.series else Verdict.BAD, returned)
@@ -87,7 +87,7 @@ class GuardState:
     of: Guards | None = None
     """The guards that were asked, None before the first question."""
     asked_at: float | None = None
-    """When they were asked."""
+    """When the guards were last asked."""
     answers: tuple[GuardAnswer, ...] = ()
     good_since: Mapping[str, float] = field(default_factory=dict)
     """Since when the last answers have been good, by guard; only guards whose last answer was good."""
@@ -106,7 +106,7 @@ NO_ANSWERS: Final = GuardState()
 
 
 def take_answers(state: GuardState, guards: Guards, answers: Sequence[GuardAnswer], at: float) -> GuardState:
-    """Return the state after a question that was begun `at`."""
+    """Return the state after queries that were begun `at`."""
     goes_on = state.of == guards and state.asked_at is not None and at - state.asked_at <= LONGEST_GAP
     before = state.good_since if goes_on else {}
     good = {answer.name: before.get(answer.name, at) for answer in answers if answer.verdict is Verdict.GOOD}
@@ -114,7 +114,7 @@ def take_answers(state: GuardState, guards: Guards, answers: Sequence[GuardAnswe
 
 
 def next_question(state: GuardState, guards: Guards, interval: timedelta) -> float | None:
-    """Return when the guards are to be asked again, None while nothing waits for an answer."""
+    """Return when the guards are to be queried again, None while nothing waits for an answer."""
     if not state.wanted or state.quiet_since is None:
         return None
     if state.of != guards or state.asked_at is None or state.asked_at < state.quiet_since:
@@ -127,7 +127,7 @@ def next_question(state: GuardState, guards: Guards, interval: timedelta) -> flo
 
 
 def calls_for_decision(before: GuardState, after: GuardState) -> bool:
-    """Return whether answers decide something: they are good for long enough, or not good any more, or again."""
+    """Return whether new answers call for a decision: good for long enough, no longer good, or good again."""
     if bool(before.not_good) != bool(after.not_good) or after.of is None or after.asked_at is None:
         return True
     if after.not_good or after.quiet_since is None:
@@ -137,7 +137,7 @@ def calls_for_decision(before: GuardState, after: GuardState) -> bool:
 
 
 def _begins(state: GuardState, guard: Guard) -> float:
-    """Return the begin of the time for which a guard has to be good."""
+    """Return the start of the time for which a guard has to be good."""
     assert state.quiet_since is not None
     return max(state.good_since[guard.name], state.quiet_since)
 
@@ -155,7 +155,7 @@ class GuardNotGood(Refusal):
 
 
 class GuardsUnanswered(Refusal):
-    """There is no recent answer of the Prometheus that the guards are asked of."""
+    """There is no recent answer from the Prometheus of the guards."""
 
     reason = Reason.AWAITING_GUARDS
     ends = "when Prometheus has answered"
@@ -165,7 +165,7 @@ class GuardsUnanswered(Refusal):
 
 
 class GuardNotLasting(Refusal):
-    """A guard is good, and has not been for as long as its `for` requires."""
+    """A guard is good, but not yet for as long as its `for` requires."""
 
     reason = Reason.AWAITING_GUARDS
     guard: str
@@ -187,7 +187,7 @@ class GuardNotLasting(Refusal):
 
 
 class StepUnderWay(Refusal):
-    """Replacements of the last step have not arrived; the guards are asked after that."""
+    """Replacements of the last step have not arrived; the guards are queried afterwards."""
 
     reason = Reason.AWAITING_GUARDS
     ends = "when the step that is under way has ended"
@@ -197,7 +197,7 @@ class StepUnderWay(Refusal):
 
 
 class StepFirst(Refusal):
-    """Another step goes first, of another workload or the same: the guards are asked after each step."""
+    """Another step goes first, because the guards are queried after each step."""
 
     reason = Reason.AWAITING_GUARDS
     ends = "when the step that goes first has ended"
@@ -211,7 +211,7 @@ class GuardLimit:
     """Admits one step if the guards allow it; without guards it refuses nothing.
 
     `state` becomes the state after this cycle, which begins `at`. `is_quiet`: no step is under way. Replacements of the
-    groups `unplaced` do not count, as no node admits them before their next step.
+    groups `unplaced` do not count, because no node admits them before their next step.
     """
 
     def __init__(
@@ -224,7 +224,7 @@ class GuardLimit:
         self._first: Eviction | None = None
 
     def take(self, step: Sequence[Eviction]) -> Refusal | None:
-        """Let a step go that nothing else holds; return why it has to wait."""
+        """Let a step go that nothing else holds back, or return why it has to wait."""
         if not self._guards.queries:
             return None
         self.state = replace(self.state, wanted=True)

@@ -21,7 +21,7 @@ from rebalancer.policy import Mode
 
 
 class ThenApproval(Refusal):
-    """In mode Approve, a wait whose end is not enough: nobody has approved the eviction."""
+    """In mode Approve, a wait whose end is not enough, because nobody has approved the eviction."""
 
     named: Reason
     """The reason of the wait."""
@@ -43,7 +43,7 @@ class ThenApproval(Refusal):
 
 
 class Approved(NamedTuple):
-    """What goes by an approval in mode Approve: `components` by name, and the pods with these UIDs."""
+    """What is approved in mode Approve: the components, by name, and the pods, by UID."""
 
     components: Collection[str]
     uids: Collection[str]
@@ -54,7 +54,7 @@ class Approved(NamedTuple):
 
 
 def find_approved(plan: Plan, memory: Memory, mode: Mode) -> Approved | None:
-    """Return what goes by the approvals of the memory; None in a mode that needs none."""
+    """Return what the memory's approvals cover; None in a mode that needs no approval."""
     if mode is not Mode.APPROVE:
         return None
     proposal, standing = memory.proposal, memory.standing
@@ -66,7 +66,7 @@ def find_approved(plan: Plan, memory: Memory, mode: Mode) -> Approved | None:
 def outlast_waits(
     fates: Fates, common: Refusal | None, rights: Rights, approved: Approved | None, said: datetime
 ) -> Fates:
-    """Return the fates in which every eviction waits for the end of a hold on everything, or of a missing right.
+    """Return the fates in which evictions wait for a hold on everything, or a missing right, if that ends later.
 
     An unapproved eviction keeps the name of its wait, which then ends with an approval, too.
     """
@@ -81,10 +81,10 @@ def outlast_waits(
 def outlast_component(
     component: ComponentPlan, common: Refusal | None, rights: Rights, approved: Collection[str] | None, said: datetime
 ) -> Refusal | None:
-    """Return why a component without decided evictions is not repaired, by what ends last; None: it is.
+    """Return why a component without decided evictions is not repaired, by what ends last; None if it is repaired.
 
-    `approved` are the names of the components that go by an approval, None where none is needed. An event that would
-    make evictions possible stays named: that is what to do, whatever else keeps everything back.
+    `approved` are the names of the components that go by an approval, None if no approval is needed. An event that
+    would make evictions possible stays named even during a hold on everything, because it says what to do.
     """
     refusal = component.refusal
     if refusal is None:
@@ -99,7 +99,7 @@ def outlast_component(
 
 
 def find_lasting(common: Refusal | None, missing: RightMissing | None, said: datetime) -> Refusal | None:
-    """Return the last to end of a hold on everything and a missing right: the hold, where either may be last.
+    """Return which of a hold on everything and a missing right ends last; the hold if that is not known.
 
     Nobody knows when a right is granted. It outlasts a pause with an end, which its message mentions, but not a pause
     without one.

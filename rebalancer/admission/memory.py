@@ -1,4 +1,4 @@
-"""What must be stored after a cycle, and no more: the memory outlives the process and has to stay small."""
+"""What is stored after a cycle. Only the necessary: the memory outlives the process and has to stay small."""
 
 from collections.abc import Collection
 from datetime import datetime, timedelta
@@ -29,9 +29,9 @@ def update_memory(memory: Memory, assessment: Assessment, plan: Plan, now: datet
     It stores since when each group and limit has been violated, the evictions of the last minute, and others' evictions
     of pods that a constraint or limit concerns.
 
-    Failed predictions, extra evictions, and when a repair first waited for a node to settle are stored for some groups
-    only: they are still violated or planned, or have a move in flight. A group may look satisfied while an evicted pod
-    is not counted and its replacement is not placed.
+    Failed predictions, extra evictions, and when a repair first waited for a node to settle are stored only for groups
+    that are still violated or planned, or have a move in flight. A group may look satisfied while an evicted pod is not
+    counted and its replacement is not placed.
     """
     since = dict(memory.seen)
     names = {group.spread.name for group in assessment.violated} | {group.name for group in plan.components}
@@ -40,7 +40,7 @@ def update_memory(memory: Memory, assessment: Assessment, plan: Plan, now: datet
     repaired = names | {move.group for move in (*memory.in_flight, *memory.unexecuted)}
     return msgspec.structs.replace(
         memory,
-        # A time in the future, from another clock, must not delay anything without end.
+        # A future time from another clock must not delay anything forever.
         seen=tuple(sorted((token, min(now, since.get(token, now))) for token in map(make_token, names))),
         sent=tuple(
             msgspec.structs.replace(request, at=min(now, request.at))

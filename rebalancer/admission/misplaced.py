@@ -11,16 +11,16 @@ from rebalancer.tracking.misplaced import find_lost_meanwhile, waits_until
 
 
 class ReplacementMisplaced(Refusal):
-    """A replacement in the namespace was Ready elsewhere than `expected`; the namespace waits `until` then."""
+    """A replacement in the namespace was Ready elsewhere than `expected`; the namespace waits until `until`."""
 
     reason = Reason.BACK_OFF
     ends_at = "until"
     workload: Reference
     pod: str
     expected: tuple[Target, ...]
-    """Where it was predicted, with one domain for each key."""
+    """Where the replacement was predicted, with one domain for each key."""
     landed: tuple[Target, ...]
-    """Where it was Ready, with one domain for each key; empty if that is no longer known."""
+    """Where the replacement was Ready, with one domain for each key; empty if no longer known."""
     until: datetime
     """When the wait ends."""
     lost: tuple[Target, ...] = ()
@@ -47,7 +47,7 @@ def _name(targets: tuple[Target, ...]) -> str:
 
 
 def misplaced_replacement(move: Move, snapshot: Snapshot, memory: Memory) -> ReplacementMisplaced:
-    """Return why the namespace of a move waits whose replacement landed elsewhere."""
+    """Return why a move's namespace waits after its replacement became Ready elsewhere."""
     pod = snapshot.pod.get(move.replacement)
     node = snapshot.node.get(pod.node or "") if pod is not None else None
     landed = (

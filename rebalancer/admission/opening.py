@@ -32,7 +32,7 @@ class OutsideWindow(Refusal):
 
 
 class Opening(Struct, frozen=True, kw_only=True):
-    """A window that is closed now, and when it opens."""
+    """A window that is closed now, and when it opens next."""
 
     window: Window
     at: datetime

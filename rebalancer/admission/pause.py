@@ -23,12 +23,12 @@ _LARGEST = 16_384
 
 _DEEPEST = 4
 _MOST_NODES = 3_000
-"""An approval may name two thousand workloads and namespaces."""
+"""The most YAML nodes read: an approval may name two thousand workloads and namespaces."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pause:
-    """A pause. `until` None lasts until somebody resumes; `unreadable` is what is wrong with the file, else ""."""
+    """A pause. `until` None: until somebody resumes; `unreadable` says what is wrong with the file, else ""."""
 
     until: datetime | None = None
     reason: str = ""
@@ -36,11 +36,11 @@ class Pause:
     unreadable: str = ""
 
     def holds(self, now: datetime) -> bool:
-        """Return whether it is still in force."""
+        """Return whether the pause is still in force."""
         return self.until is None or now < self.until
 
     def explain_end(self, now: datetime) -> str:
-        """Say why it is not in force, "" if it is: its author may have meant another time."""
+        """Say why the pause is not in force, "" if it is; its author may have meant another time."""
         if self.until is None or self.holds(now):
             return ""
         return (
@@ -50,7 +50,7 @@ class Pause:
 
     @property
     def message(self) -> str:
-        """Who paused it, until when, and why, in a line."""
+        """Who paused the controller, until when, and why, in a line."""
         if self.unreadable:
             return f"{KEY} cannot be read, which counts as a pause. Fix or remove it: {self.unreadable}"
         end = f"until {_format_time(self.until)}" if self.until is not None else "until somebody resumes"
@@ -64,7 +64,7 @@ def _format_time(time: datetime) -> str:
 class StrictLoader(yaml.SafeLoader):
     """YAML without its own timestamps, which accept a date or a time without a zone, and without aliases.
 
-    A file of a few fields needs neither depth nor many values, and aliases make a short text mean billions.
+    A file of a few fields needs neither depth nor many values, and aliases can expand a short text to billions.
     """
 
     depth = 0
@@ -76,7 +76,7 @@ class StrictLoader(yaml.SafeLoader):
     }
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Refuse what is deep, large or an alias before anything is made of it."""
+        """Refuse deep or large YAML and aliases before any value is built."""
         if self.check_event(yaml.AliasEvent):
             raise ValueError("it has an alias; write the value itself")
         self.depth += 1
@@ -88,7 +88,7 @@ class StrictLoader(yaml.SafeLoader):
         return node
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
-        """Refuse a name that is there twice: of two times nobody knows which one was meant."""
+        """Refuse a duplicate key: of two times nobody knows which was meant."""
         names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)]
         twice = next((name for name, number in Counter(names).items() if number > 1), None)
         if twice is not None:
@@ -122,7 +122,7 @@ def is_pause_key(key: str) -> bool:
 
 
 def find_misnamed(keys: Iterable[str]) -> Pause | None:
-    """Return the pause that a wrong name of the key is: its author meant to stop evictions."""
+    """Return a pause if a key has a wrong name such as `pause.yml`, because its author meant to stop evictions."""
     misnamed = min((key for key in keys if key != KEY and is_pause_key(key)), default=None)
     return Pause(unreadable=f"found the key {misnamed}; expected {KEY}") if misnamed is not None else None
 

@@ -1,7 +1,7 @@
 """How many of the pods that wait for a node are a sign that the cluster is in trouble.
 
-A Job whose pods wait for a type of node that the cluster does not have says nothing about the cluster's health, however
-many they are: nothing could run them before either. Waiting is a sign of trouble
+A Job whose pods wait for a type of node that the cluster does not have says nothing about the cluster's health, even
+with many pods, because nothing could run them before. Waiting is a sign of trouble
 
 * where a node has capacity for the pod: kube-scheduler has had the time to bind it, and has not. This is unknown for a
   pod that another scheduler places, or whose claims decide;
@@ -11,9 +11,9 @@ many they are: nothing could run them before either. Waiting is a sign of troubl
                                                 2 pods and then 5 of another Job  count 2 + 2
 
 The scheduling model evaluates the first pod of each owner and spec. The pods then share the free capacity of the nodes
-that admit it, so that the place of one finished pod is not free for a hundred. Constraints between these pods are
-ignored, which may count too many pods, not too few. Cost: one evaluation for each owner and spec, each of as many steps
-as there are nodes, and one step for each pod that counts.
+that admit it, so that the place of one finished pod is not counted as free for a hundred pods. Constraints between
+these pods are ignored, which may count too many pods, not too few. Cost: one evaluation for each owner and spec, each
+of as many steps as there are nodes, and one step for each pod that counts.
 """
 
 from collections import defaultdict
@@ -47,8 +47,8 @@ def count_troubled(
 ) -> int:
     """Return how many waiting pods are a sign of trouble.
 
-    `changes` are the stored changes: they name the nodes that were lost within the last hour. Only nodes that have been
-    Ready since `ready_before` or longer count: the scheduler may not have had the time to use others.
+    `changes` are the stored changes: they name the nodes that were lost within the last hour. Only nodes that became
+    Ready before `ready_before` count, since the scheduler may not have had time to use later nodes.
     """
     lost = _Losses(view.snapshot, changes)
     classes: defaultdict[object, list[Pod]] = defaultdict(list)
@@ -81,12 +81,12 @@ class _Losses:
             return False
         if pod.owner.uid in self._owners:
             return True
-        # A loss is observed somewhat later than it happens: its pods may be replaced already.
+        # A loss is observed somewhat later than it happens, when its pods may already be replaced.
         lost = [at for at in self._moments if -SEEN_WITHIN <= pod.created - at <= REPLACED_WITHIN]
         return bool(lost) and self._has_existed_since(pod.owner.uid) < min(lost[-1], pod.created - SEEN_WITHIN)
 
     def _has_existed_since(self, owner: str) -> datetime:
-        """Return since when an owner has existed at the latest; Jobs and others are not read, but their pods are."""
+        """Return the latest time at which an owner began to exist; of Jobs and other unread owners, pods show it."""
         if owner not in self._since:
             known = self._snapshot.workload.get(owner)
             moments = [pod.created for pod in self._snapshot.pods_of.get(owner, ())]
@@ -111,15 +111,15 @@ def _find_bereaved(snapshot: Snapshot) -> frozenset[str]:
 
 
 def _count_placeable(classes: Iterable[Sequence[Pod]], view: View, ready_before: datetime) -> int:
-    """Return how many pods have a node now, all of them together; each class consists of pods of one owner and spec."""
+    """Return how many of these pods find a node when placed together; each class has pods of one owner and spec."""
     taken: dict[str, Usage] = {}
     return sum(_fill(pods, view, taken, ready_before) for pods in classes)
 
 
 def _fill(pods: Sequence[Pod], view: View, taken: dict[str, Usage], ready_before: datetime) -> int:
-    """Place pods of one class one after the other, node by node, and return how many have a place.
+    """Place pods of one class one by one, node by node, and return how many are placed.
 
-    `taken` is what is in use on the nodes on which pods were placed before, and is brought up to date.
+    `taken` is the usage of the nodes on which pods were placed before, and is updated.
     """
     if unpredictable(pods[0], view) is not None:
         return 0

@@ -21,7 +21,7 @@ from rebalancer.tracking.moves import is_deferred
 
 
 class TooManyInFlight(Refusal):
-    """As many evictions are in flight as the memory can hold."""
+    """The number of evictions in flight has reached what the memory can hold."""
 
     reason = Reason.RATE_LIMITED
     ends = "when a move in flight has ended"
@@ -32,17 +32,17 @@ class TooManyInFlight(Refusal):
 
 
 class RateReached(Refusal):
-    """A rate of the policy's budgets is used up; `left` is how long it allows no more, None where it allows none."""
+    """A rate of the policy's budgets is used up; `left` is how long it allows no more, None if it allows none."""
 
     reason = Reason.RATE_LIMITED
     budget: str
     allowed: int
     left: timedelta | None = None
-    """How long the rate allows no more, None where it allows none at all."""
+    """How long the rate allows no more, None if it allows none at all."""
     is_behind: bool = False
-    """Whether earlier evictions of its repair take all known places when they become free."""
+    """Whether earlier evictions of the same repair take all known places when these become free."""
     waiting: int = 0
-    """How many evictions wait for these places, where fewer than these may go at this time."""
+    """How many evictions wait for these places, if not all of them may go at this time."""
     last_at: datetime | None = None
     """The last of the waiting evictions does not go before this time."""
 
@@ -68,7 +68,7 @@ class RateReached(Refusal):
 
 
 _Places = tuple[str, int]
-"""A rate, and the list of times that it counts: the times of a node, of a namespace, or all."""
+"""A rate, and the list of times that it counts: of a node, of a namespace, or of all evictions."""
 
 
 class Rates:
@@ -83,16 +83,16 @@ class Rates:
         self._rules_of_team = policy.rules_of
         self._snapshot = snapshot
         self._now = now
-        # What admission control has deferred may be in flight the next moment, without a request.
+        # An eviction that admission control deferred may be in flight the next moment, without a request.
         self._in_flight = len(memory.in_flight) + len(memory.unexecuted) + sum(map(is_deferred, memory.moves))
         self._window = _Sent(now, min(policy.interval, RATE_WINDOW), memory.sent)
         self._minute = _Sent(now, RATE_WINDOW, memory.sent)
         self._unexecuted = {move.uid: move.requested_at for move in memory.unexecuted}
-        """When evictions that may be requested again were first admitted: the new request takes that one's place."""
+        """When evictions that may be repeated were first admitted; the new request takes the first one's place."""
         self._free: dict[tuple[_Places, timedelta], int | None] = {}
-        """How many places a rate has free after a span, once no eviction is counted any more."""
+        """By rate and span: how many places are free after the span, None if none becomes free then."""
         self.frees_at: datetime | None = None
-        """When the first rate that has refused an eviction allows one more, None if none has or none ever does."""
+        """When the first rate that has refused an eviction allows the next, None if none has, or if it never does."""
 
     def _rates_of(self, eviction: Eviction) -> Iterable[tuple[Sequence[datetime], "_Sent", int, str]]:
         """Yield (times of those sent, window, evictions allowed, field of `budgets`) for each rate of an eviction."""
@@ -130,11 +130,11 @@ class Rates:
             self._in_flight -= counted.pod.uid not in self._unexecuted
 
     def find_turn(self, eviction: Eviction) -> RateReached | None:
-        """Return when the rates would allow an eviction at the earliest, None where that is now."""
+        """Return when the rates would allow an eviction at the earliest, None if now."""
         return self._find_last(eviction, Counter(), Counter(self._places_taken([eviction])))
 
     def find_turn_after(self, together: Sequence[Eviction], before: Counter[int]) -> RateReached | None:
-        """Return when the rates allow evictions that go together, and add the places that they take to those before."""
+        """Return when the rates allow evictions that go together, and add the places that they take to `before`."""
         needed = Counter(self._places_taken(together))
         turns = []
         for eviction in together:
@@ -143,9 +143,9 @@ class Rates:
         return max((turn for turn in turns if turn is not None), key=_rank, default=None)
 
     def find_places(self, eviction: Eviction, budget: str, left: timedelta) -> tuple[_Places, int] | None:
-        """Return where an eviction awaits a place of a rate, and how many are free then.
+        """Return the list in which an eviction awaits a place of a rate, and how many places become free then.
 
-        None where no place becomes free then: another eviction of its step waits for one.
+        None if no place becomes free then, because another eviction of its step waits for it.
         """
         sent, span, allowed = self._find_rate(eviction, budget)
         places = budget, id(sent)
@@ -156,7 +156,7 @@ class Rates:
         return (places, free) if free is not None else None
 
     def find_last_turn(self, eviction: Eviction, budget: str, number: int) -> datetime:
-        """Return the earliest time for the last of this many evictions, if all share the rate of this one."""
+        """Return the earliest time for the last of this many evictions, if all share this eviction's rate."""
         sent, span, allowed = self._find_rate(eviction, budget)
         free_at = deque(sorted(at + span for at in sent)[-allowed:])
         turn = self._now
@@ -166,12 +166,12 @@ class Rates:
         return turn
 
     def _find_rate(self, eviction: Eviction, budget: str) -> tuple[Sequence[datetime], timedelta, int]:
-        """Return when evictions were sent that count for a rate of this eviction, for how long, and how many may."""
+        """Return for a rate of this eviction the times of counted evictions, the window, and the allowed number."""
         rates = self._rates_of(eviction)
         return next((sent, window.span, allowed) for sent, window, allowed, name in rates if name == budget)
 
     def _places_taken(self, evictions: Iterable[Eviction]) -> Iterator[int]:
-        """Yield the lists of times in which evictions take a place each."""
+        """Yield the lists of times in which each eviction takes a place."""
         for one in evictions:
             yield from {id(sent) for sent, *_ in self._rates_of(one) if self._unexecuted.get(one.pod.uid) not in sent}
 
@@ -213,7 +213,7 @@ class Rates:
 def queue(fates: Fates, rates: Rates) -> Fates:
     """Say when each eviction that waits for a rate goes at the earliest; only the first of its repair goes then.
 
-    All concurrent evictions of a step wait for the last of them, and so do the later ones of their step.
+    All concurrent evictions of a step, and the later evictions of that step, wait for the last of them.
     """
     # Repairs take turns at the rates, another one first in each cycle, and changes in the cluster start cycles at any
     # time. So nobody knows whose turn is next: each repair gets the time at which a rate frees a place for one of them.
@@ -240,10 +240,9 @@ def queue(fates: Fates, rates: Rates) -> Fates:
 
 
 def count_waiting(fates: Fates, rates: Rates) -> Fates:
-    """Say how many evictions wait for a rate, where more have the same turn than the rate allows.
+    """Say how many evictions wait for a rate, if more have the same turn than the rate allows.
 
-    Four evictions must not all read "in 40 s" where the rate allows one. So each also says when the last goes at the
-    earliest.
+    Four evictions must not all read "in 40 s" if the rate allows one. So each also says the earliest time of the last.
     """
     rows = list(fates.rows)
     lists: defaultdict[_Places, list[tuple[int, int, RateReached]]] = defaultdict(list)
@@ -266,14 +265,14 @@ def count_waiting(fates: Fates, rates: Rates) -> Fates:
 
 
 def _rank(turn: RateReached) -> tuple[int, timedelta]:
-    """Return a larger rank for what ends later: at a time, after others, never."""
+    """Return a larger rank for a wait that ends later: at a time, after others, never."""
     if turn.left is not None:
         return 0, turn.left
     return (1 if turn.is_behind else 2), timedelta(0)
 
 
 class _Sent:
-    """When evictions were sent in the last `span`: all of them, by node and by namespace; the newest are last.
+    """The times of evictions in the last `span`: all, by node and by namespace, the newest last.
 
     A request that repeats an earlier one (`before` says when that was) is counted once.
     """

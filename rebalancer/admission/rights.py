@@ -1,4 +1,4 @@
-"""Where this account may evict, by the answers of the API server: nothing is requested or proposed elsewhere."""
+"""Where this account may evict, as the API server says; elsewhere nothing is requested or proposed."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from rebalancer.model.words import EVICT_RIGHT, EVICT_RIGHT_THERE
 from rebalancer.planning.eviction import Eviction
 
 ASKED_AGAIN: Final = 10
-"""Seconds after which a right that is missing is asked for again."""
+"""Seconds after which the API server is asked again about a missing right."""
 
 WAY_OUT: Final = (
     f"apply {EVICT_RIGHT}, which is the right alone (in the chart policy.mode), or, for single namespaces, "
@@ -23,26 +23,26 @@ WAY_OUT: Final = (
 class Rights:
     """The API server's answers: where this account may evict.
 
-    About a namespace that is in none of the fields nothing is known yet.
+    If a namespace is in no field, nothing is known about it yet.
     """
 
     everywhere: bool = True
-    """Whether it may evict in every namespace."""
+    """Whether this account may evict in every namespace."""
     granted: frozenset[str] = frozenset()
-    """The namespaces in which it may evict, otherwise."""
+    """If not everywhere: the namespaces in which this account may evict."""
     missing: Mapping[str, datetime] = field(default_factory=dict)
-    """Since when it is known that it may not, by namespace."""
+    """The namespaces in which the right is missing, with the time since which that is known."""
 
     def allows(self, namespace: str) -> bool:
         """Return whether this account is known to be allowed to evict in a namespace."""
         return self.everywhere or namespace in self.granted
 
     def find_missing(self, namespace: str) -> "RightMissing | None":
-        """Return that this account is known to lack the right in a namespace, None where it is not."""
+        """Return that this account is known to lack the right in a namespace, None otherwise."""
         return RightMissing(namespace, True) if namespace in self.missing else None
 
     def find_refusal(self, step: Iterable[Eviction]) -> "RightMissing | None":
-        """Return why a step is not begun, None where the right for all of it is there."""
+        """Return why a step is not begun, None if the right is there for all its evictions."""
         namespaces = (eviction.pod.namespace for eviction in step)
         lacking = next((one for one in namespaces if not self.allows(one)), None)
         return RightMissing(lacking, lacking in self.missing) if lacking is not None else None
@@ -51,7 +51,7 @@ class Rights:
 class RightMissing(Refusal):
     """This account may not evict in a namespace, or it is not `known` yet whether it may.
 
-    `not_before` is when what keeps everything back ends, None where nothing does.
+    `not_before` is when a hold on everything ends, None without such a hold.
     """
 
     reason = Reason.FORBIDDEN

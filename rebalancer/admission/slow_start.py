@@ -37,14 +37,14 @@ _OWN: Final[Mapping[OwnFailure, str]] = {
 
 
 def _describe_own(own: OwnFailure | None, namespace: str) -> str:
-    """Return the sentence that says whose failure it is, "" where it is the cluster's or not known."""
+    """Return the sentence that says whose failure it is, "" if it is the cluster's or not known."""
     return "" if own is None else f". The failure is namespace {namespace}'s own, and holds up no other: {_OWN[own]}"
 
 
 class ReplacementNotCreated(Refusal):
     """A workload of the namespace has no pod in place of an evicted one; `failure` says why, "" if nobody does.
 
-    `own` is what of the namespace is the cause, None where the failure is the cluster's.
+    `own` is the cause within the namespace, None if the failure is the cluster's.
     """
 
     reason = Reason.CANNOT_CREATE
@@ -71,7 +71,7 @@ def not_created(move: Move) -> Refusal:
 
 
 class ReplacementNotRunning(Refusal):
-    """The replacement of an evicted pod was created and does not run; `why` is what its kubelet says.
+    """The replacement of an evicted pod was created and does not run; `why` is its kubelet's message.
 
     The pod's workload waits.
     """
@@ -85,7 +85,7 @@ class ReplacementNotRunning(Refusal):
     holds_namespace: bool
     """Whether the whole namespace waits: several of its workloads have this failure."""
     own: OwnFailure | None = None
-    """The cause within the namespace, None where the failure is the cluster's."""
+    """The cause within the namespace, None if the failure is the cluster's."""
 
     def __str__(self) -> str:
         return (
@@ -118,7 +118,7 @@ def overdue_replacement(move: Move, *, holds_namespace: bool) -> Refusal:
 class WindowFull(Refusal):
     """Slow start allows no more replacements under way at once, in a namespace or in the cluster ("").
 
-    The moves `under_way` were requested, `going` evictions go first.
+    `under_way` moves count already; `going` evictions go first.
     """
 
     reason = Reason.SLOW_START
@@ -166,23 +166,23 @@ class WindowUse(NamedTuple):
 
 
 class WindowUses(NamedTuple):
-    """Slow start as it is now: in the cluster, and in the namespaces in which evictions wait for it."""
+    """The use of slow start's windows: the cluster's, and those of namespaces in which evictions wait for it."""
 
     cluster: WindowUse
     namespaces: Mapping[str, WindowUse]
 
 
 def describe_windows(memory: Memory, snapshot: Snapshot, now: datetime) -> WindowUses:
-    """Return how slow start stands."""
+    """Return how the windows of slow start are used."""
     windows = Windows(memory, snapshot, now, known=memory.windows, enabled=True)
     limited = sorted(window.namespace for window in memory.windows if window.limited and window.namespace)
     return WindowUses(windows.use(""), {namespace: windows.use(namespace) for namespace in limited})
 
 
 def find_unplaceable(memory: Memory, snapshot: Snapshot, view: View | None) -> frozenset[str]:
-    """Return the UIDs of moves whose replacement waits for a node, and none admits it now.
+    """Return the UIDs of moves whose replacement waits for a node while no node admits it.
 
-    `view` is that of the snapshot, None: it is made where it is needed.
+    `view` is the snapshot's view, None: it is made when needed.
     """
     waiting = [
         (move.uid, pod)
@@ -198,9 +198,9 @@ def find_unplaceable(memory: Memory, snapshot: Snapshot, view: View | None) -> f
 
 
 class Windows:
-    """The windows of slow start, counted down as evictions are admitted; the `known` ones go on, others begin anew.
+    """The windows of slow start, counted down as evictions are admitted; `known` windows go on, others begin anew.
 
-    Where slow start is off (`enabled`), they refuse nothing.
+    If slow start is off (`enabled`), they refuse nothing.
     """
 
     def __init__(
@@ -217,7 +217,7 @@ class Windows:
         self.sizes = {window.namespace: window.size for window in known} if enabled else {}
         self.under_way = Counter[str]()
         self._unplaceable: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        """How many of those under way are moves of a group whose replacement no node admits, by group."""
+        """By group: how many moves under way have a replacement that no node admits."""
         moves = [move for move in memory.moves if is_under_way(move, snapshot, now)]
         for move in moves:
             for namespace in ("", move.namespace) if keeps_cluster_place(move, now) else (move.namespace,):
@@ -225,7 +225,7 @@ class Windows:
                 self._unplaceable[move.group][namespace] += move.uid in unplaceable
         self._requested = self.under_way.copy()
         self._unexecuted = memory.unexecuted_pods & {move.uid for move in moves}
-        """Pods that are counted as under way already: a new request for one is no further move."""
+        """Pods that are counted as under way already: a new request for such a pod is no further move."""
         self.limited: set[str] = set()
         """The namespaces whose window has refused an eviction, and "" for the cluster's."""
         self.refused: set[str] = set()
@@ -277,18 +277,18 @@ class Windows:
         return WindowFull(space, self.size(space), requested, self.under_way[space] - requested)
 
     def give_back(self, evictions: Sequence[Eviction]) -> None:
-        """Count evictions that were taken, and wait for something else, as not under way."""
+        """Count taken evictions that wait for something else as not under way."""
         further = [eviction for eviction in evictions if eviction.pod.uid not in self._unexecuted]
         if self._enabled and further:
             self.under_way.subtract([*(eviction.pod.namespace for eviction in further), *[""] * len(further)])
 
     def _queue(self, evictions: Sequence[Eviction]) -> None:
-        """Note that a step waits which needs all of these at once; any other goes on one by one."""
+        """Note that a step waits if it needs all of these evictions at once; other steps go on one by one."""
         if len(evictions) > 1:
             self.refused.add(make_token(evictions[0].group))
 
     def _fits(self, namespace: str, number: int, needed: int, own: int) -> bool:
-        """Say whether a window allows more; of those under way `own` wait for this very step."""
+        """Say whether a window allows more; `own` of the moves under way wait for this very step."""
         under_way = self.under_way[namespace] - own
         return under_way + number <= self.size(namespace) or (needed > 1 and under_way == 0)
 

@@ -46,10 +46,10 @@ from rebalancer.planning.plan import ComponentPlan, Plan
 from rebalancer.policy import Mode, Policy
 
 MOST_CONSUMED: Final = 10
-"""Identities of approvals that are stored, the last: older ones name plans that wait no more."""
+"""How many identities of approvals are stored, the last ones; older approvals name plans that no longer wait."""
 
 MOST_COVERED: Final = 200
-"""Repairs, and workloads, that one approval covers: they are stored."""
+"""The most repairs, and the most workloads, that one approval covers, since they are stored."""
 
 
 class Ended(NamedTuple):
@@ -62,7 +62,8 @@ class Ended(NamedTuple):
 class Outcome(NamedTuple):
     """What has become of standing approvals in a cycle.
 
-    `begun`: the standing one came into force now. `problem` says why the file approves nothing that it was written for.
+    `begun`: the standing approval came into force now. `problem` says why the file does not approve what it was written
+    for.
     """
 
     standing: StandingApproval | None = None
@@ -73,7 +74,7 @@ class Outcome(NamedTuple):
 
     @property
     def stored(self) -> Mapping[str, object]:
-        """The fields of the memory that it sets."""
+        """The fields of the memory that the outcome sets."""
         return {"standing": self.standing or UNSET, "consumed": self.consumed or UNSET}
 
 
@@ -98,7 +99,7 @@ def name_workload(workload: Reference) -> str:
 
 
 def count_taken(eviction: Eviction) -> int:
-    """Return how many pods an eviction takes away at most: its own, and the pods that may be preempted for it."""
+    """Return how many pods an eviction takes away at most: the evicted pod, and pods that may be preempted for it."""
     return 1 + max((len(outcome.pods) for outcome in eviction.repair.preempts), default=0)
 
 
@@ -108,7 +109,7 @@ def count_taken(eviction: Eviction) -> int:
 def find_coverage(plan: Plan, snapshot: Snapshot, waiting: Collection[str]) -> Coverage:
     """Return what an approval of a plan as a whole covers: the repairs that go on now, or once a step has ended.
 
-    Those in `waiting`, components by name, wait for something else than a step or a rate: they are left out.
+    `waiting` components, by name, wait for something other than a step or a rate, and are left out.
     """
     repairs: list[CoveredRepair] = []
     workloads: set[str] = set()
@@ -151,7 +152,7 @@ def _preempted_workloads(evictions: Iterable[Eviction], snapshot: Snapshot) -> I
 
 
 def _workload_of(pod: Pod, snapshot: Snapshot) -> str:
-    """Name the workload of a pod; a pod of no known one stands for itself."""
+    """Name the workload of a pod; a pod without a known workload stands for itself."""
     top = snapshot.top_owner_of(pod)
     return name_workload(reference_of(top) if top is not None else Reference(pod.namespace, "Pod", pod.name))
 
@@ -167,9 +168,10 @@ def _templates(snapshot: Snapshot, names: Collection[str]) -> dict[str, str]:
 
 
 def _template_token(workload: Workload, snapshot: Snapshot) -> str:
-    """Return what is another one after each change of a workload's template.
+    """Return a token that differs after each change of a workload's template.
 
-    A Deployment's template has a ReplicaSet of its own, a StatefulSet's a revision; others have the template alone.
+    Each template of a Deployment has its own ReplicaSet, that of a StatefulSet a revision; for others the template
+    itself is used.
     """
     below = sorted(owned.uid for owned in snapshot.owned_by.get(workload.uid, ()) if owned.replicas)
     parts = (workload.uid, workload.revision, *below)
@@ -214,7 +216,7 @@ def is_in_force(standing: StandingApproval, written: Written, now: datetime) -> 
 
 
 def _begin(approval: WholeApproval, around: Circumstances) -> StandingApproval | str:
-    """Return the approval of the plan that waits, or why it is none."""
+    """Return the written approval of the waiting plan, or why it approves nothing."""
     proposal = around.proposal
     if proposal is None or proposal.hash != approval.plan:
         other = f"; the plan that waits is {proposal.hash}" if proposal is not None and not proposal.approved else ""
@@ -259,7 +261,7 @@ def _find_end(standing: StandingApproval, memory: Memory, snapshot: Snapshot, ar
 
 
 def _find_change(standing: StandingApproval, memory: Memory, snapshot: Snapshot) -> str:
-    """Say what of the cluster ends an approval, "" if nothing does."""
+    """Say which change in the cluster ends an approval, "" if none does."""
     coverage = standing.coverage
     known = {workload for repair in coverage.repairs for workload in repair.workloads}
     templates = _templates(snapshot, known)
@@ -278,12 +280,12 @@ def _find_change(standing: StandingApproval, memory: Memory, snapshot: Snapshot)
 
 
 def _is_open(move: Move) -> bool:
-    """Return whether it may still turn out what has become of a move."""
+    """Return whether the outcome of a move may still change."""
     return not move.state.over or move.deferred_until is not None
 
 
 def _keep_violated(coverage: Coverage, plan: Plan, memory: Memory, snapshot: Snapshot) -> Coverage:
-    """Return what is still covered: a violation that comes back after its end is a new one.
+    """Return what is still covered; a violation that comes back after its end is a new violation.
 
     While an evicted pod is not counted and its replacement is not placed, a violation may look satisfied. A zone that
     has nodes again may be lost again.
@@ -307,7 +309,7 @@ def _keep_violated(coverage: Coverage, plan: Plan, memory: Memory, snapshot: Sna
 
 
 class Covered:
-    """Which evictions of a plan a coverage has: the approval of its plan as a whole lets these go."""
+    """The evictions of a plan that a coverage includes; the approval of the whole plan lets these go."""
 
     def __init__(self, coverage: Coverage, plan: Plan, snapshot: Snapshot) -> None:
         violations = {violation for repair in coverage.repairs for violation in repair.violations}
@@ -318,15 +320,15 @@ class Covered:
         self._snapshot = snapshot
 
     def covers(self, eviction: Eviction) -> bool:
-        """Return whether an eviction repairs a covered violation, and takes pods of covered workloads alone."""
+        """Return whether an eviction repairs a covered violation, and takes only pods of covered workloads."""
         workloads = {name_workload(eviction.workload), *_preempted_workloads([eviction], self._snapshot)}
         return eviction.group in self._components and self._workloads.issuperset(workloads)
 
 
 class Allowance:
-    """What a standing approval lets go in a cycle: of each step a prefix that it covers, up to what is left.
+    """What a standing approval lets go in a cycle: a covered prefix of each step, up to the number left.
 
-    `is_read`: whether it is known that nobody has withdrawn it; nothing goes before.
+    `is_read`: whether it is known that nobody has withdrawn it; until then nothing goes.
     """
 
     def __init__(self, standing: StandingApproval, plan: Plan, snapshot: Snapshot, *, is_read: bool) -> None:
@@ -341,7 +343,7 @@ class Allowance:
         part: list[Eviction] = []
         taken = 0
         for eviction in step:
-            # A pod whose eviction was charged before, and that stayed, is taken away once.
+            # A pod whose eviction was already charged, and that stayed, is charged only once.
             more = max(0, count_taken(eviction) - self._spent.get(make_token(eviction.pod.uid), 0))
             if not self.covers(eviction) or taken + more > self._left:
                 break

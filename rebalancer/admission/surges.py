@@ -1,7 +1,7 @@
 """The effect of surges on the memory: their pods count for rates and the standing approval, their failures back off.
 
-Pods that go count from the begin of a surge on, as evictions do. The count follows from the records, so that it does
-not depend on the process, or on how often it is repeated.
+Pods that go count like evictions from the start of a surge. The count follows from the records, so it does not depend
+on the process or on repetition.
 """
 
 from collections import Counter
@@ -18,14 +18,14 @@ from rebalancer.surge.report import SurgeReport
 from rebalancer.tracking.backoff import forget_failures, record_failure
 
 _GONE: Final = frozenset({Ending.DONE, Ending.MISPREDICTED})
-"""Endings after which as many pods are gone as were to go."""
+"""The endings after which all victims are gone."""
 
 _FAILED: Final = frozenset({Ending.TIMED_OUT, Ending.MISPREDICTED})
 """Endings of surges whose prediction has failed."""
 
 
 def count_surges(memory: Memory, report: SurgeReport, now: datetime) -> Memory:
-    """Return the memory with the surges under way counted, and with what is known from those that have ended."""
+    """Return the memory with the surges under way counted, and with the outcomes of ended surges."""
     for surge, *_ in report.under_way:
         memory = _charge(memory, surge)
         if now - surge.begun < RATE_WINDOW:
@@ -42,7 +42,7 @@ def count_surges(memory: Memory, report: SurgeReport, now: datetime) -> Memory:
 
 
 def _count(memory: Memory, surge: Surge) -> Memory:
-    """Count for the rates what is not counted yet."""
+    """Count for the rates the pods that are not counted yet."""
     namespace = make_place(surge.namespace)
     sent = Counter(SentRequest(surge.begun, make_place(one.node), namespace) for one in surge.victims)
     missing = sent - Counter(memory.sent)

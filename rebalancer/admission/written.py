@@ -1,7 +1,7 @@
 """The approval of a whole plan as people and tools write it: the file `approval.yaml`, read strictly.
 
-A file that cannot be read approves nothing, and says so. Its identity is what it approves, without its author and time:
-a tool that applies the same file again approves nothing anew.
+A file that cannot be read approves nothing and is reported. An approval's identity is what it approves, without author
+and time, so a tool that applies the same file again approves nothing new.
 """
 
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ APPROVAL_KEY: Final = "approval.yaml"
 """The key of the ConfigMap `rebalancer-approval` that holds the approval of a whole plan."""
 
 MOST_EVICTIONS: Final = 1_000
-"""Evictions that one approval may allow: the memory has a token of each."""
+"""The most evictions that one approval may allow, because the memory has a token of each."""
 
 _MOST_NAMES: Final = 100
 _LARGEST: Final = 65_536
@@ -43,25 +43,25 @@ class WholeApproval(Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """Its identity: all that it approves, regardless of the author."""
+        """The approval's identity: all that it approves, regardless of the author."""
         until = self.until.astimezone(UTC).isoformat()
         facts = (self.plan, self.evictions, until, sorted(self.workloads), sorted(self.namespaces))
         return make_token(msgspec.json.encode(facts).decode())
 
     @property
     def is_restricted(self) -> bool:
-        """Whether it approves a part of the plan only."""
+        """Whether the file approves only a part of the plan."""
         return bool(self.workloads or self.namespaces)
 
     def includes(self, workload: str) -> bool:
-        """Return whether it approves evictions of this workload, NAMESPACE/KIND/NAME in small letters."""
+        """Return whether the file approves evictions of this workload, NAMESPACE/KIND/NAME in small letters."""
         return not self.is_restricted or workload in self.workloads or workload.partition("/")[0] in self.namespaces
 
 
 class Written(Struct, frozen=True, kw_only=True):
-    """What is written about the approval of a whole plan; `problem` says why it cannot be read, "" if it can.
+    """The content of the approval file; `problem` says why it cannot be read, "" if it can.
 
-    `is_read` is false before the first look: then nothing is known to be approved, or withdrawn.
+    `is_read` is false before the first read; until then nothing is known to be approved or withdrawn.
     """
 
     is_read: bool = True
@@ -70,7 +70,7 @@ class Written(Struct, frozen=True, kw_only=True):
 
     @property
     def id(self) -> str:
-        """The identity of the approval, "" where there is none."""
+        """The identity of the approval, "" if there is none."""
         return self.approval.id if self.approval is not None else ""
 
 
@@ -79,7 +79,7 @@ NOT_READ: Final = Written(is_read=False)
 
 
 class _Loader(StrictLoader):
-    """YAML whose values are texts: a hash of digits alone is no number, and each field is read by its own rule."""
+    """YAML whose values are texts, because a hash of digits is no number and each field is read by its own rule."""
 
     yaml_implicit_resolvers = {  # noqa: RUF012  # as PyYAML declares it
         first: [resolver for resolver in resolvers if resolver[0] == "tag:yaml.org,2002:null"]
@@ -125,7 +125,7 @@ def read_written(text: str) -> Written:
 
 
 def unreadable(why: str) -> Written:
-    """Return what is known of a file that cannot be read."""
+    """Return the result for a file that cannot be read."""
     return Written(problem=f"{APPROVAL_KEY} cannot be read, so it approves nothing. Fix or remove it: {why}")
 
 
