@@ -33,7 +33,7 @@ class NodeAffinity(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True)
 
 
 class TermKind(StrEnum):
-    """Whether a term must hold, or is only weighed by the scheduler."""
+    """Whether a term must hold, or only counts in the scheduler's scores."""
 
     REQUIRED = "Required"
     PREFERRED = "Preferred"
@@ -42,7 +42,7 @@ class TermKind(StrEnum):
 class PodAffinityTerm(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     """A term of pod affinity or anti-affinity.
 
-    `namespaces` and `namespace_selector` (None: null) both empty mean the pod's own namespace; an empty
+    If `namespaces` is empty and `namespace_selector` is None (null), the term means the pod's own namespace; an empty
     `namespace_selector` means all namespaces.
     """
 
@@ -62,10 +62,10 @@ class PreferredPodTerm(Struct, frozen=True, gc=False):
 
 
 class UnreadTerms(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
-    """Pods that the required anti-affinity of a pod may select, where its terms are not read (`PodSpec.unread`).
+    """Pods that a pod's required anti-affinity may select, if its terms are not read (`PodSpec.unread`).
 
-    These are pods of every namespace where `everywhere`, of the pod's own where `own`, and of `namespaces`. Each has
-    one of `labels`: a key with a value, or with any (None). None in `labels` stands for pods with any labels.
+    These are pods of every namespace if `everywhere`, of the pod's own namespace if `own`, and of `namespaces`. Each
+    has one of `labels`: a key with a value, or with any value (None). None in `labels` stands for pods with any labels.
     """
 
     everywhere: bool
@@ -113,4 +113,4 @@ class Toleration(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True, o
     value: str = ""
     effect: str = ""
     seconds: int | None = field(default=None, name="tolerationSeconds")
-    """How long a NoExecute taint is tolerated, None: without an end."""
+    """How many seconds a NoExecute taint is tolerated, None: forever."""

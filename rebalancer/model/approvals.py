@@ -1,4 +1,4 @@
-"""What a person approves in mode Approve, as the memory stores it: a proposal, what it covers, a standing approval."""
+"""Approvals of mode Approve as the memory stores them: a proposal, its coverage, a standing approval."""
 
 from typing import Final
 
@@ -17,7 +17,7 @@ class CoveredRepair(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=T
     workloads: tuple[str, ...]
     """NAMESPACE/KIND/NAME in small letters, including the workloads of pods that may be preempted."""
     evictions: int
-    """How many pods the repair takes away at most, by the plan."""
+    """How many pods the repair takes away at most, according to the plan."""
 
 
 class Coverage(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
@@ -35,16 +35,16 @@ NO_COVERAGE: Final = Coverage()
 
 
 class Proposal(Struct, frozen=True, gc=False, kw_only=True):
-    """Evictions that wait for the approval of a person, or have it."""
+    """Evictions that wait for a person's approval, or are approved."""
 
     hash: str
-    """What a person approves."""
+    """The hash that a person approves."""
     policy: str
     """The policy's hash."""
     since: Moment
     """When it was proposed.
 
-    Once it is approved: when that was, or when the last of its evictions was admitted.
+    Once approved: when that was, or when the last of its evictions was admitted.
     """
     uids: tuple[str, ...]
     """The UIDs of the pods, in order."""
@@ -54,12 +54,12 @@ class Proposal(Struct, frozen=True, gc=False, kw_only=True):
     coverage: Coverage | UnsetType = UNSET
     """What its approval as a whole would cover.
 
-    An earlier release stored none, and there is none in a memory that was too large.
+    An earlier release stored no coverage, and a memory that was too large has none.
     """
 
     @property
     def concerned(self) -> frozenset[str]:
-        """The UIDs of all pods that it may cost."""
+        """The UIDs of all pods that may be evicted or preempted."""
         return frozenset((*self.uids, *self.preempted))
 
 
@@ -67,7 +67,7 @@ class StandingApproval(Struct, frozen=True, gc=False, kw_only=True, omit_default
     """An approval of the plan with the hash `plan` and of all later steps of its repairs, until its end."""
 
     id: str
-    """The identity of the document that approved it."""
+    """The identity of the document that approved the plan."""
     plan: str
     evictions: int
     """How many pods may be taken away."""
@@ -76,11 +76,11 @@ class StandingApproval(Struct, frozen=True, gc=False, kw_only=True, omit_default
     policy: str
     coverage: Coverage
     by: str = ""
-    """Whom the document names."""
+    """The person whom the document names."""
     spent: tuple[tuple[str, int], ...] = ()
     """How many pods were taken away, or may have been, by token of the evicted pod's UID.
 
-    They are the pod itself, and the pods that may be preempted for its replacement.
+    Counted are the evicted pod, and the pods that may be preempted for its replacement.
     """
 
     @property

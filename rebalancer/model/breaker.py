@@ -9,7 +9,7 @@ from rebalancer.model.moments import Moment
 
 
 class BreakerCause(StrEnum):
-    """What opens the breaker; the values are those of the metric's label."""
+    """What opens the breaker; the values are also those of the metric's label."""
 
     UNREADY_NODES = "unready_nodes"
     UNREADY_ZONE = "unready_zone"
@@ -25,9 +25,8 @@ _Count = Annotated[int, Meta(ge=0)]
 class OpenCause(Struct, frozen=True, gc=False, kw_only=True):
     """A cause for which the breaker is open: at `last`, `part` of `total` exceeded `bound` percent.
 
-    `since` is when it opened, `zone` the worst zone where the cause is a zone, else "". For REPLACEMENTS there is no
-    bound: `part` of `total` moves in flight have an overdue replacement, and `note` names their workloads and the
-    reason.
+    `since` is when it opened, `zone` the worst zone if the cause is a zone, else "". REPLACEMENTS has no bound: `part`
+    of `total` moves in flight have an overdue replacement, and `note` names their workloads and the reason.
     """
 
     cause: BreakerCause
@@ -47,7 +46,7 @@ class BreakerState(Struct, frozen=True, gc=False):
 
     @property
     def is_open(self) -> bool:
-        """Whether it is open for any cause."""
+        """Whether the breaker is open for any cause."""
         return bool(self.causes)
 
     def find(self, cause: BreakerCause) -> OpenCause | None:

@@ -18,7 +18,7 @@ _Entry = tuple[int, LabelSelector, DisruptionBudget]
 """The index of a budget among all of its namespace, its selector, the budget."""
 
 _ANY = ("", "")
-"""In place of a label, for selectors that require no value; no label has an empty key."""
+"""Stands for a label if a selector requires no value; no real label has an empty key."""
 
 
 class BudgetSelection:
@@ -68,7 +68,7 @@ class BudgetSelection:
 
 
 class _Index:
-    """The budgets of one namespace, each by the label it requires that the fewest budgets require."""
+    """The budgets of one namespace, each under that required label which the fewest budgets require."""
 
     def __init__(self, budgets: Sequence[DisruptionBudget]) -> None:
         self._requiring: dict[tuple[str, str], list[_Entry]] = {}
@@ -92,7 +92,7 @@ class _Index:
 
 
 def _required(selector: LabelSelector) -> Sequence[Sequence[tuple[str, str]]]:
-    """Return lists of labels; a label set has exactly one of each if the selector matches it."""
+    """Return lists of labels; a label set that the selector matches has exactly one label of each list."""
     return [
         [(requirement.key, value) for value in requirement.values]
         for requirement in selector.requirements

@@ -1,8 +1,7 @@
 """The small objects of a cluster besides pods, nodes, workloads and volumes, and the version of its API server.
 
 Some of them say what may happen to pods: a PodDisruptionBudget how many may be evicted, a HorizontalPodAutoscaler how
-far a workload may be scaled down without anybody's doing, a NodePool of Karpenter which nodes an autoscaler would
-create.
+far a workload may be scaled down automatically, a NodePool of Karpenter which nodes an autoscaler would create.
 """
 
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector, SelectorRe
 
 
 class Autoscaler(Struct, frozen=True, gc=False, kw_only=True):
-    """A HorizontalPodAutoscaler: the workload that it scales, the fewest replicas that it leaves, and the most."""
+    """A HorizontalPodAutoscaler: the workload that it scales, and the fewest and the most replicas."""
 
     namespace: str
     name: str
@@ -27,9 +26,9 @@ class Autoscaler(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class NodePool(Struct, frozen=True, gc=False, kw_only=True):
-    """A NodePool: labels and taints of its future nodes, and what it requires of their other labels.
+    """A NodePool: labels and taints of its future nodes, and requirements on their other labels.
 
-    `deleted` is set while it is being deleted: it creates no nodes any more.
+    `deleted` is set while the NodePool is being deleted: it no longer creates nodes.
     """
 
     name: str
@@ -62,7 +61,7 @@ class DisruptionBudget(Struct, frozen=True, gc=False, kw_only=True):
     synced: bool = True
     """False if its controller could not compute the status."""
     failure: str = ""
-    """What the controller says where `synced` is false."""
+    """The controller's message if `synced` is false."""
     resource_version: str = ""
     """The simulator's; "" of what a server sent: nothing depends on it, and every write changes it."""
 
@@ -72,8 +71,8 @@ class DisruptionBudget(Struct, frozen=True, gc=False, kw_only=True):
     def desired_of(self, expected: int) -> int:
         """Return how many of the expected pods must stay healthy.
 
-        Percentages round up, also those of unavailable pods. Source: `pkg/controller/disruption/disruption.go`
-        (getExpectedPodCount), GetScaledValueFromIntOrPercent.
+        Percentages round up, including percentages of unavailable pods. Source:
+        `pkg/controller/disruption/disruption.go` (getExpectedPodCount), GetScaledValueFromIntOrPercent.
         """
         if self.max_unavailable is not None:
             return max(0, expected - _resolve_amount(self.max_unavailable, expected))
@@ -81,9 +80,9 @@ class DisruptionBudget(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def remedy(self) -> str:
-        """What makes a budget computable again: only the size of the pods' controllers can be missing.
+        """How to make a budget computable again: only the scale of the pods' controllers can be missing.
 
-        A number of healthy pods needs no size; a percentage and maxUnavailable are of the controllers' scales.
+        A number of healthy pods needs no scale; a percentage and maxUnavailable refer to the controllers' scales.
         """
         if self.max_unavailable is None and isinstance(self.min_available, int):
             return "Correct what it names"
@@ -103,7 +102,7 @@ def _resolve_amount(amount: int | str, expected: int) -> int:
 class Namespace(Struct, frozen=True, gc=False, kw_only=True):
     """A namespace with its labels, which affinity terms may select. `terminating`: it has a deletionTimestamp.
 
-    `changed` is when it was changed last, its status apart, None where that is not known.
+    `changed` is when it was last changed, apart from its status, None if not known.
     """
 
     name: str
@@ -175,7 +174,7 @@ NEWEST = Version(1, 37)
 
 
 def describe_unmodelled(version: Version) -> str:
-    """Say that the scheduler of an API server's version is not modelled, and what to do; "" where it is."""
+    """Say that the scheduler of an API server's version is not modelled, and what to do; "" if it is."""
     if OLDEST <= version <= NEWEST:
         return ""
     known, remedy = (

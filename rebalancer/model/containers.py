@@ -11,7 +11,7 @@ Amounts = tuple[tuple[str, int], ...]
 
 
 class Role(StrEnum):
-    """When a container runs: beside the others, before them, or from before them on."""
+    """When a container runs: beside the others, before them, or from before their start on."""
 
     MAIN = "main"
     INIT = "init"
@@ -28,13 +28,13 @@ class ContainerRequests(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class PodRequests(Struct, frozen=True, gc=False, kw_only=True):
-    """What a pod requests, container by container: the scheduler sums it up in several ways."""
+    """What a pod requests, container by container; the scheduler sums the requests up in several ways."""
 
     containers: tuple[ContainerRequests, ...] = ()
     """Init containers and sidecars first, each group in its order."""
 
     pod_level: Amounts = ()
-    """What counts instead of the sum of the containers."""
+    """Pod-level requests and limits, which count instead of the sum of the containers."""
 
     pod_limits: Amounts = ()
     overhead: Amounts = ()
@@ -44,15 +44,15 @@ class Resized(Struct, frozen=True, gc=False, kw_only=True):
     """What the status of a pod says of its resources, which differs from its spec while it is resized in place."""
 
     allocated: tuple[ContainerRequests, ...] = ()
-    """What its kubelet has promised each container; the spec's value where the kubelet does not say."""
+    """What the kubelet has promised each container; the spec's value if the kubelet does not say."""
     actual: tuple[ContainerRequests, ...] = ()
-    """What each container has; what was promised where its kubelet does not say."""
+    """What each container has; what was promised if the kubelet does not say."""
     reported: tuple[bool, ...] = ()
-    """For each container, whether its kubelet says anything of what it has."""
+    """For each container, whether the kubelet reports anything of what the container has."""
     pod_allocated: Amounts | None = None
-    """What was promised to the pod as a whole, None where its kubelet does not say."""
+    """What was promised to the pod as a whole, None if the kubelet does not say."""
     pod_reported: bool = False
-    """Whether its kubelet says anything about what the pod as a whole has, even if only its limits."""
+    """Whether the kubelet reports anything of what the pod as a whole has, even if only limits."""
     pod_actual: Amounts | None = None
     infeasible: bool = False
     """Its node can never give what the spec asks for."""

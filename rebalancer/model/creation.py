@@ -1,7 +1,7 @@
-"""What decides about the pods that are created in a namespace: quotas, limits, classes, webhooks, policies, scalers.
+"""Objects that decide about new pods of a namespace: quotas, limits, classes, webhooks, policies, scalers.
 
-`changed` is when an object was last changed, its status apart, None where that is not known: files that kubectl has
-printed omit it unless kubectl was told to show managed fields.
+`changed` is when an object was last changed, apart from its status, None if not known: files that kubectl has printed
+omit it unless kubectl was told to show managed fields.
 """
 
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ class ResourceQuota(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class ClusterQuota(Struct, frozen=True, gc=False, kw_only=True):
-    """A ClusterResourceQuota of OpenShift: over all namespaces with these labels and annotations together.
+    """A ClusterResourceQuota of OpenShift: one quota for all namespaces with these labels and annotations together.
 
     A selector that is None selects every namespace; an object with neither selects none.
     """
@@ -60,7 +60,7 @@ class LimitRangeItem(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class LimitRange(Struct, frozen=True, gc=False, kw_only=True):
-    """A LimitRange: what containers without requests get, and what no pod may exceed."""
+    """A LimitRange: the defaults of containers without requests, and the bounds that no pod may exceed."""
 
     namespace: str
     name: str
@@ -111,7 +111,7 @@ class WebhookConfiguration(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class NewPods(Struct, frozen=True, gc=False):
-    """New pods, or evictions, by labels of their namespaces and by their own; an Eviction has none."""
+    """New pods, or evictions, by labels of their namespaces and their own labels; an Eviction has no labels."""
 
     namespaces: LabelSelector = LabelSelector()
     objects: LabelSelector = LabelSelector()
@@ -120,8 +120,8 @@ class NewPods(Struct, frozen=True, gc=False):
 class EvictionPolicy(Struct, frozen=True, gc=False, kw_only=True):
     """A ValidatingAdmissionPolicy: the evictions that it certainly denies, None: none; `message` is its own.
 
-    Its expressions are evaluated where they compare what every eviction has; policies with parameters or conditions are
-    not evaluated.
+    Its expressions are evaluated if they compare fields that every eviction has; policies with parameters or conditions
+    are not evaluated.
     """
 
     name: str
@@ -189,7 +189,7 @@ class EndpointSlice(Struct, frozen=True, gc=False, kw_only=True):
 class SecurityViolation(Struct, frozen=True, gc=False):
     """What a level of Pod Security, `baseline` or `restricted`, forbids of a pod, and in which field.
 
-    The rule holds in the versions of the standard from 1.`since` on, and before 1.`until` where that is not 0.
+    The rule holds in the versions of the standard from 1.`since` on, and before 1.`until` if that is not 0.
     """
 
     level: str

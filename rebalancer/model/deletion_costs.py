@@ -17,20 +17,20 @@ DELETION_COST: Final = "controller.kubernetes.io/pod-deletion-cost"
 """Among equally ready pods, the controller deletes those with the lowest cost first; without it the cost is 0."""
 
 OWN_DELETION_COST: Final = "rebalancer.dev/deletion-cost"
-"""Equals the cost where the rebalancer has written it: so the costs of others are known and never touched."""
+"""Equals the cost if the rebalancer has written it, so that costs of others are recognized and never touched."""
 
 HIGHEST_OWN_COST: Final = 1_000_000
 """The rebalancer writes 1 to this; larger values would steer Karpenter, which adds value / 2**27 to its own cost."""
 
 SURGE_COST: Final = -1
-"""What the rebalancer writes on the pods that go at the end of a surge: below its every other cost, and below none."""
+"""The cost of the pods that go at the end of a surge: below every other cost of the rebalancer and below no cost."""
 
 _INTEGER: Final = re.compile(r"(?:0|-?[1-9][0-9]{0,9})\Z")
 _LEAST, _MOST = -(2**31), 2**31 - 1
 
 
 def _parse(text: str) -> int:
-    """Return a cost, 0 for an invalid value: the API server refuses such a value, but an old object may carry it."""
+    """Return a cost, 0 for an invalid value, which the API server refuses but an old object may carry."""
     cost = int(text) if _INTEGER.match(text) else 0
     return cost if _LEAST <= cost <= _MOST else 0
 
@@ -50,7 +50,7 @@ def deletion_cost(pod: Pod) -> int:
 
 
 def foreign_cost(pod: Pod) -> int:
-    """Return the cost that people or other programs have set, 0 where there is none."""
+    """Return the cost that people or other programs have set, 0 without one."""
     text = pod.annotations.get(DELETION_COST)
     return 0 if text is None else _parse(text)
 

@@ -113,7 +113,7 @@ _WARNINGS = frozenset(
 
 
 class Regarding(Struct, frozen=True, kw_only=True):
-    """The object that an event is about; `uid` and `api_version` are "" where they are not known.
+    """The object that an event is about; `uid` and `api_version` are "" if they are not known.
 
     The API versions of Kubernetes' own kinds need not be given.
     """
@@ -129,7 +129,7 @@ class Regarding(Struct, frozen=True, kw_only=True):
 
 
 class Event(Struct, frozen=True, kw_only=True):
-    """One event. `action` and `type` follow from the reason, but a failure sets the type."""
+    """One event. `action` and `type` follow from the reason; a failure sets another type."""
 
     reason: EventReason
     note: str

@@ -25,14 +25,14 @@ from rebalancer.model.reasons import Reason
 
 @dataclass_transform(frozen_default=True)
 class Fact(Struct, frozen=True, gc=False, tag_field="kind", tag=True):
-    """A fact, whose sentence names object, field and value, and what to do where that is known.
+    """A fact, whose sentence names object, field and value, and what to do if that is known.
 
     Equal facts are equal values. Subclasses inherit all of this: they are frozen, and written with the name of their
     class as `kind`.
     """
 
     def __str__(self) -> str:
-        """Return its sentence, without a capital and a full stop."""
+        """Return the fact's sentence, without a capital and a full stop."""
         raise NotImplementedError
 
 
@@ -50,10 +50,10 @@ def fact_kinds() -> Mapping[str, type[Fact]]:
 class End(NamedTuple):
     """When a wait ends: `after` a span from when it was reported, `at` a moment, or with an `event`, "when …".
 
-    `of_move`: the event is the end of a move, and it is known how long the last moves took. `by_people`: only people
-    bring the event about, whenever they do: a moment at which another wait ends says nothing then.
+    `of_move`: the event is the end of a move; how long the last moves took is known. `by_people`: only people bring the
+    event about, at any time, so the end of another wait says nothing then.
 
-    Without any of them it does not end by itself. A time is when this wait ends: another wait may follow.
+    Without any of these the wait does not end by itself. A time is when this wait ends; another wait may follow.
     """
 
     after: timedelta | None = None
@@ -64,16 +64,16 @@ class End(NamedTuple):
 
     @property
     def is_never(self) -> bool:
-        """Whether it does not end by itself."""
+        """Whether the wait never ends by itself."""
         return self.after is None and self.at is None and not self.event
 
     @property
     def is_last(self) -> bool:
-        """Whether it outlasts every wait that ends at a moment: it does not end by itself, or only by people."""
+        """Whether the wait outlasts every wait that ends at a moment, as it ends only by people or never by itself."""
         return self.is_never or self.by_people
 
     def until(self, said: datetime | None) -> datetime | None:
-        """Return the moment, None where no time can be known; `said` is the time of the snapshot, None if unknown."""
+        """Return the moment of the end, None if not known; `said` is the snapshot's time, None if unknown."""
         if self.after is None or said is None:
             return self.at
         return said + self.after
@@ -86,10 +86,10 @@ class Refusal(Fact):
     """Why something is not moved, or not yet.
 
     A class states when the wait ends in one of three ways: `ends`, an event with its fields as "when pod {self.pod} is
-    gone"; `ends_at`, the name of the field with the moment; or `ends_after`, the name of the field with the span. Where
-    it takes more, the class overrides `_end`.
+    gone"; `ends_at`, the name of the field with the moment; or `ends_after`, the name of the field with the span. If
+    that is not enough, the class overrides `_end`.
 
-    `is_standing`: people have decided that nothing goes on before it ends, whatever else would end before.
+    `is_standing`: people have decided that nothing goes on before this wait ends, even if other waits end earlier.
     """
 
     is_standing: ClassVar[bool] = False
@@ -99,7 +99,7 @@ class Refusal(Fact):
 
     @property
     def end(self) -> End:
-        """When what it keeps back goes on."""
+        """When the refusal ends."""
         return self._end()
 
     def _end(self) -> End:
@@ -111,25 +111,25 @@ class Refusal(Fact):
 
     @property
     def timeless(self) -> str:
-        """Its sentence without how long anything lasts: beside its end, both would differ later."""
+        """The sentence without durations: beside the end of the wait, durations would soon be wrong."""
         return str(self)
 
     @property
     def passes(self) -> bool:
-        """Whether it ends by itself: what it keeps back is waiting, not beyond repair."""
+        """Whether it ends by itself, so that the object is waiting, not beyond repair."""
         return False
 
     @property
     def reason(self) -> Reason:
-        """The value of the closed enum, on which scripts and dashboards rely."""
+        """The reason, a value of the closed enum on which scripts and dashboards rely."""
         raise NotImplementedError
 
 
 def find_last(first: Refusal, following: Iterable[Refusal], said: datetime) -> Refusal:
-    """Return which of several waits for one thing ends last, as far as it is known when they are `said`.
+    """Return which of several waits of one object ends last, as far as known; `said` is when they were reported.
 
-    A wait that does not end by itself, or only when people act, is the last. Among waits that end at a moment the
-    latest is. An event may come before a moment, or after it: the first wait stays, and its moment is the earliest.
+    A wait that does not end by itself, or only when people act, is the last; among waits that end at a moment, the
+    latest. An event may come before or after a moment: then the first wait stays, and its moment is a lower bound.
     """
     last, until = first, first.end.until(said)
     rest = iter(following)
@@ -141,10 +141,10 @@ def find_last(first: Refusal, following: Iterable[Refusal], said: datetime) -> R
 
 
 def outlasts(common: Refusal, wait: Refusal, said: datetime) -> bool:
-    """Return whether what keeps everything back ends after another wait, as far as is known when they are `said`.
+    """Return whether a hold on everything ends after another wait, as far as known; `said` is when both were reported.
 
-    Nobody knows when an event comes. A standing decision of people, and a wait that only people end, is named before
-    it: the event alone lets nothing go.
+    Nobody knows when an event comes. A standing decision of people, or a wait that only people end, is named instead of
+    an event, because the event alone lets nothing go.
     """
     end, last = wait.end, common.end.until(said)
     until = end.until(said)

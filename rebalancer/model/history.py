@@ -1,7 +1,7 @@
-"""What is stored of the past: one entry for each thing that has happened.
+"""The stored history: one entry for each thing that has happened.
 
 The ConfigMaps of the history keep thousands of entries. So the keys are short, times are whole seconds since 1970, and
-what an entry does not have is left out. `reporting.documents.history` has the form for people and scripts.
+empty fields are left out. `reporting.documents.history` has the form for people and scripts.
 """
 
 from enum import StrEnum
@@ -32,11 +32,11 @@ class EntryKind(StrEnum):
     WITHOUT_NODE = "WithoutNode"
     """Pods of workloads began to wait for a node; no constraint or limit is violated."""
     NODE_FOUND = "NodeFound"
-    """They have a node, or are no longer pending."""
+    """The waiting pods have a node, or are no longer pending."""
     NO_LONGER_REQUIRED = "NoLongerRequired"
     """A violated constraint or limit is no longer required; nothing satisfies it."""
     END_UNKNOWN = "EndUnknown"
-    """A violated constraint or limit is no longer evaluated under its name; what has become of it is not known."""
+    """A violated constraint or limit is no longer evaluated under its name; its outcome is not known."""
     PAUSED = "Paused"
     RESUMED = "Resumed"
     APPROVED = "Approved"
@@ -49,7 +49,7 @@ class EntryKind(StrEnum):
     RIGHT_MISSING = "RightMissing"
     """The controller's account may not evict where evictions are due."""
     RIGHT_GRANTED = "RightGranted"
-    """It may again."""
+    """The controller's account may evict again."""
     LEADS = "Leads"
     """A process began to lead."""
     ZONE_LOST = "ZoneLost"
@@ -63,15 +63,15 @@ class EntryKind(StrEnum):
 
 
 class EndedPause(Struct, frozen=True, gc=False, omit_defaults=True):
-    """A pause as its ender declares it, for a controller that has not seen it; times in seconds since 1970.
+    """A pause, as declared by whoever ended it, for a controller that has not seen it; times in seconds since 1970.
 
-    `since` is when it was written, 0 if that is not known. `at` is when it ended, and `until` when it would have by
-    itself, 0 if it would not.
+    `since` is when it was written, 0 if that is not known. `at` is when it ended, and `until` when it would have ended
+    by itself, 0 if never.
     """
 
     by: str = ""
     manager: str = ""
-    """The field manager that wrote it."""
+    """The field manager that wrote the pause."""
     reason: str = ""
     since: int = 0
     until: int = 0
@@ -82,12 +82,12 @@ class Author(Struct, frozen=True, gc=False, omit_defaults=True):
     """Who has changed an object, as far as the object says."""
 
     who: str = ""
-    """What the command has written beside its change, "" if nothing.
+    """The name that the command has written beside its change, "" if none.
 
     Anybody who may write the object may declare any name.
     """
     of: str = ""
-    """What that change was about."""
+    """The subject of that change."""
     ended: EndedPause | None = None
     """The pause that the change ended, None for any other change."""
     manager: str = ""
@@ -113,14 +113,14 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     at: int = field(name="t")
     """When it was observed, in seconds since 1970, as all times; earlier for an end that first waited for a repair."""
     kind: str = field(name="k")
-    """An EntryKind; a later release may have stored other kinds."""
+    """The value of an EntryKind; a later release may have stored other kinds."""
     namespace: str = field(default="", name="n")
     workload: str = field(default="", name="w")
     """KIND/NAME; for a violation of several workloads the first workload."""
     others: str = field(default="", name="v")
     """The other workloads, each KIND/NAME and separated by commas, up to TEXT_LIMIT characters."""
     token: str = field(default="", name="g")
-    """Of what is violated (`model.moves.make_token`): equal at its begin and its end."""
+    """A token of the violated object (`model.moves.make_token`): equal at the violation's begin and end."""
     what: str = field(default="", name="m")
     """What is violated, why it is not required, the name of a zone, a policy's or plan's hash, or what is wrong.
 
@@ -139,11 +139,11 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     outcome: str = field(default="", name="e")
     """The state in which a move, or a surge, has ended."""
     since: int = field(default=0, name="b")
-    """When what has ended began: a move was requested, a surge begun, a violation observed; 0 if that is not known."""
+    """For an end: when the move was requested, the surge begun, or the violation observed; 0 if not known."""
     ready: int = field(default=0, name="i")
-    """For a move: when its replacement became Ready, 0 where only a snapshot says that it is."""
+    """For a move: when its replacement became Ready, 0 if only a snapshot shows it as Ready."""
     late: bool = field(default=False, name="z")
-    """Whether a new leader observed this end when it began to lead: the end may have come long before."""
+    """Whether a new leader observed this end when it began to lead; the true end may be much earlier."""
     until: int = field(default=0, name="l")
     """When a pause, or the approval of a whole plan, ends or ended by itself; 0 if it does not."""
     who: str = field(default="", name="a")
@@ -158,15 +158,15 @@ class Entry(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     above: int = field(default=0, name="h")
     """For a sample: how many pods are above the bounds of their domains. For a lost zone: how many pods it held."""
     skew: int = field(default=0, name="x")
-    """For a sample: the largest skew."""
+    """For a sample: the largest skew in the cluster."""
     approval: str = field(default="", name="j")
     """For a move in mode Approve: the hash of the plan whose approval covered its request."""
 
 
 class SeenGone(Struct, frozen=True, gc=False, array_like=True, omit_defaults=True):
-    """When a cycle first saw that what has this token is no longer violated.
+    """When a cycle first saw that the object with this token is no longer violated.
 
-    `late`: it was the first cycle of a leader, so that the violation may have ended long before.
+    `late`: it was the first cycle of a leader, so the violation may have ended long before.
     """
 
     token: str
@@ -175,15 +175,15 @@ class SeenGone(Struct, frozen=True, gc=False, array_like=True, omit_defaults=Tru
 
 
 class Noted(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """What the history has: stored with the memory, so that a new leader reports each thing once.
+    """What the history already has; stored with the memory, so that a new leader reports each thing only once.
 
-    For acts of people it has what was reported last. A token is a short name for a text (`model.moves.make_token`).
+    For acts of people it has the last reports. A token is a short name for a text (`model.moves.make_token`).
     """
 
     seq: int = 0
     """The number of the last entry."""
     pause: str = ""
-    """A token of the pause, "" where there is none."""
+    """A token of the pause, "" without one."""
     paused_at: int = 0
     resumed: str = ""
     """A token of the last declared end of a pause: the only trace of a pause that nobody has seen."""
@@ -198,17 +198,17 @@ class Noted(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     lacking: tuple[str, ...] = ()
     """Namespaces in which the right to evict was missing, as reported."""
     refused: str = ""
-    """A token of what is wrong with the newest policy, "" where it is in force."""
+    """A token of what is wrong with the newest policy, "" if it is in force."""
     open: tuple[tuple[str, int], ...] = ()
-    """Violations, by token, that began at another time than the memory's `seen` has.
+    """Violations, by token, that began at another time than the one in the memory's `seen`.
 
-    A repair has interrupted them, or their pods waited for a node before.
+    They were interrupted by a repair, or their pods first waited for a node.
     """
     gone: tuple[SeenGone, ...] = ()
-    """The violations among these that are no longer violated, while their repair lasts."""
+    """The violations of `open` that are no longer violated while their repair lasts."""
     waiting: tuple[str, ...] = ()
     """Groups, by token, whose pods wait for a node, and whose constraints were not violated since that began."""
     violated: int = 0
-    """From the last sample, as the next two."""
+    """This and the next two fields are from the last sample."""
     above: int = 0
     skew: int = 0

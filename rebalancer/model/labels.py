@@ -34,7 +34,7 @@ class Labels(dict[str, str]):
         raise TypeError("a label set is immutable")
 
     def __reduce__(self) -> tuple[type[Self], tuple[dict[str, str]]]:
-        """Say how another process makes it: not item by item, and without the hash, which differs between processes."""
+        """Pickle the items at once and without the hash, which differs between processes."""
         return type(self), (dict(self),)
 
     __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = _refuse
@@ -55,11 +55,11 @@ class Operator(StrEnum):
 
 
 RequiredLabel = tuple[str, str | None] | None
-"""A label that a pod must have to be selected, with a value or with any (None); None: it need not have any."""
+"""A label that a pod must have to be selected, with a value or any value (None); None: no label is required."""
 
 
 def find_required_labels(requirements: Iterable[tuple[str, str, Iterable[str]]]) -> Sequence[RequiredLabel]:
-    """Return labels (key, operator, values); a pod must have one of them to satisfy all requirements."""
+    """Return (key, value) labels; a pod must have at least one of them to satisfy all requirements."""
     exists: Sequence[RequiredLabel] = (None,)
     for key, operator, values in requirements:
         if operator == Operator.IN:
@@ -77,7 +77,7 @@ class SelectorRequirement(Struct, frozen=True, gc=False, order=True, cache_hash=
     values: tuple[str, ...] = ()
 
     def matches(self, labels: Mapping[str, str]) -> bool:
-        """Say whether the labels satisfy it: NotIn and DoesNotExist also match when the key is absent."""
+        """Say whether labels satisfy the requirement; NotIn and DoesNotExist also match if the key is absent."""
         value = labels.get(self.key)
         match self.operator:
             case Operator.IN:
@@ -137,7 +137,7 @@ class LabelSelector(Struct, frozen=True, gc=False, cache_hash=True):
 
     @property
     def empty(self) -> bool:
-        """Whether it has no requirement (`{}`)."""
+        """Whether the selector has no requirement (`{}`)."""
         return not self.requirements
 
     def matches(self, labels: Mapping[str, str]) -> bool:

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class Phase(StrEnum):
-    """Silent: the nodes do not answer, and their Node objects are there, tainted. Gone: these are deleted."""
+    """Silent: the nodes do not answer, and their Node objects are tainted. Gone: the Node objects are deleted."""
 
     SILENT = "silent"
     GONE = "gone"

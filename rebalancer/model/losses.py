@@ -1,4 +1,4 @@
-"""Nodes that a domain has lost, and what they held, as the memory stores them: no snapshot has what is gone."""
+"""Lost nodes of domains, and what they held, stored in the memory because no snapshot has them."""
 
 from collections.abc import Iterable, Iterator
 from hashlib import blake2b
@@ -22,7 +22,7 @@ class LostNode(Struct, frozen=True, gc=False, array_like=True, order=True):
 
 
 class DomainLoss(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
-    """A domain that has lost nodes which are not back."""
+    """A domain with lost nodes that are not back."""
 
     key: str
     value: str
@@ -35,9 +35,9 @@ class DomainLoss(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True
     more: int = 0
     """The number of lost nodes that cannot be told apart."""
     more_pods: int = 0
-    """The pods that these held."""
+    """How many pods those nodes held."""
     more_at: Moment | None = None
-    """When the last of these was lost."""
+    """When the last of those nodes was lost."""
 
     @property
     def told(self) -> Iterator[LostNode]:
@@ -46,12 +46,12 @@ class DomainLoss(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True
 
     @property
     def since(self) -> Moment:
-        """When the first of them was lost."""
+        """When the first of the lost nodes was lost."""
         return min(self._times)
 
     @property
     def until(self) -> Moment:
-        """When the last of them was lost."""
+        """When the last of the lost nodes was lost."""
         return max(self._times)
 
     @property
@@ -67,16 +67,16 @@ class DomainLoss(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True
 
     @property
     def whole(self) -> bool:
-        """Whether it has lost every node that took pods."""
+        """Whether the domain has lost every node that took pods."""
         return self.number >= self.had
 
     @property
     def pods(self) -> int:
-        """How many pods they held."""
+        """How many pods the lost nodes held."""
         return sum(node.pods for node in self.told) + self.more_pods
 
     def find_told(self, nodes: Iterable[Node]) -> dict[str, Node]:
-        """Return which of some nodes are lost, or were, by the name that identifies them here."""
+        """Return which of some nodes are or were lost, by the name that identifies them here."""
         found = {node.name: node for node in nodes}
         if self.others:
             found |= {short_name(node.name): node for node in found.values()}
@@ -84,5 +84,5 @@ class DomainLoss(Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True
 
 
 def short_name(node: str) -> str:
-    """Return what identifies a node whose name is not stored: a zone may have hundreds."""
+    """Return a short name for a node whose full name is not stored, since a zone may have hundreds."""
     return blake2b(node.encode(), digest_size=4).hexdigest()

@@ -6,14 +6,14 @@ from typing import Annotated, Final
 from msgspec import Meta
 
 Moment = Annotated[datetime, Meta(tz=True)]
-"""A point in time with a time zone; a value without, in a memory that somebody has edited, is refused."""
+"""A point in time with a time zone. A value without a zone, in a memory that somebody has edited, is refused."""
 
 ALWAYS: Final = datetime.max.replace(tzinfo=UTC)
 """Later than every time."""
 
 
 def micro_time(moment: datetime) -> str:
-    """Return a time in Kubernetes' MicroTime: it has six digits after the point, also on a whole second."""
+    """Return a time as Kubernetes' MicroTime, with six digits after the point even on a whole second."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -50,12 +50,12 @@ class Clock:
         left = span - (self.now - since)
         if left <= timedelta(0):
             return True
-        if left < self.holds_until - self.now:  # compared like this, no span is too long to be added to a time
+        if left < self.holds_until - self.now:  # comparing spans avoids an overflow of the time
             self.holds_until = self.now + left
         return False
 
     def minute(self) -> int:
-        """Return the number of the minute; the next minute has another answer."""
+        """Return the number of the minute; the answer changes every minute."""
         minute = int(self.now.timestamp() // 60)
         self.holds_until = min(self.holds_until, datetime.fromtimestamp(60 * (minute + 1), UTC))
         return minute

@@ -17,18 +17,18 @@ LONGEST_UNSETTLED: Final = timedelta(hours=1)
 
 
 class NodeEvent(StrEnum):
-    """What has become of a node."""
+    """How a node has changed."""
 
     CORDONED = "cordoned"
     UNREADY = "unready"
     DELETED = "deleted"
     UNCORDONED = "uncordoned"
     RELABELLED = "relabelled"
-    """Its value of a topology key has changed."""
+    """The node's value of a topology key has changed."""
 
     @property
     def is_loss(self) -> bool:
-        """Whether it no longer takes pods."""
+        """Whether the node no longer takes pods after this event."""
         return self in _LOSSES
 
 
@@ -39,7 +39,7 @@ _VERBS: Final = {
     NodeEvent.UNREADY: "became not Ready",
     NodeEvent.UNCORDONED: "was uncordoned",
 }
-"""What has become of a node, for changes that a repair waits for; for a changed label the old value is named."""
+"""Verbs for the changes of nodes that a repair waits for; for a changed label the old value is named."""
 
 _LOST_BY: Final = {
     NodeEvent.CORDONED: "cordoned",
@@ -56,11 +56,11 @@ class NodeChange(Struct, frozen=True, gc=False, array_like=True):
     """The node's name, "" where more labels have changed than are stored: then any node may have changed."""
     event: NodeEvent
     key: str = ""
-    """For a loss, the key of a domain of the node (a row for each, at least one); for a change of a label, its key."""
+    """For a loss, the key of one of the node's domains (at least one row, one for each); for a label, its key."""
     value: str | None = None
-    """For a loss, the domain; for a change of a label, the value before, None where it had none."""
+    """For a loss, the domain; for a change of a label, the value before, None without one."""
     by: str = ""
-    """For a loss, who has cordoned the node, where that is known."""
+    """For a loss, who has cordoned the node, if known."""
 
     def __str__(self) -> str:
         """Say what has become of the node, and when."""
@@ -76,8 +76,8 @@ class NodeChange(Struct, frozen=True, gc=False, array_like=True):
 class DomainMotion(Struct, frozen=True, gc=False, kw_only=True):
     """A domain that has lost many of its nodes within a short time, without an autoscaler's mark on them.
 
-    `had` is how many nodes took pods there before, `lost` how many of them no longer do, or did not for a while.
-    `nodes` are some of these, by name; `events` and `by` say what became of them and who cordoned them.
+    `had` is how many nodes took pods there before, `lost` how many of them stopped, even for a while. `nodes` are some
+    of these, by name; `events` and `by` say what became of them and who cordoned them.
     """
 
     key: str
@@ -89,7 +89,7 @@ class DomainMotion(Struct, frozen=True, gc=False, kw_only=True):
     moved: Moment
     """When a node was last lost or came back, or a new node took the place of the last missing node."""
     lasting: bool
-    """Whether that many of them exist and still take no pods."""
+    """Whether so many lost nodes still exist without taking pods that the motion lasts."""
     had: int
     lost: int
     nodes: tuple[str, ...] = ()

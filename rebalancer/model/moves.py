@@ -30,7 +30,7 @@ _NOT_ARRIVED: Final[Mapping[str, Any]] = {
     "own": UNSET,
     "victim_seen": None,
 }
-"""What became of a move, which admission alone reads."""
+"""Fields about a move's arrival, which only admission reads."""
 
 
 def make_token(name: str) -> str:
@@ -78,12 +78,12 @@ class MoveState(StrEnum):
 
     @property
     def over(self) -> bool:
-        """Whether this state is final, but for a refused move with `deferred_until`."""
+        """Whether this state is final, except for a refused move with `deferred_until`."""
         return self not in _IN_FLIGHT
 
 
 NEVER_GRANTED = frozenset({MoveState.REFUSED, MoveState.GONE})
-"""States of a request that has moved nothing: another leader's request for the same pod may have."""
+"""States of a request that moved nothing; another leader's request for the same pod may have moved it."""
 
 _IN_FLIGHT = frozenset({MoveState.PLANNED, MoveState.EVICTED, MoveState.PENDING})
 
@@ -100,7 +100,7 @@ class OwnFailure(StrEnum):
 
 
 class Target(Struct, frozen=True, gc=False):
-    """Where a replacement is predicted: for one topology key, the domains where it may be placed."""
+    """Where a replacement is predicted: for one topology key, the domains in which it may be placed."""
 
     topology_key: str
     values: tuple[str, ...]
@@ -120,7 +120,7 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     replicas: int = 0
     """How many pods its owner wanted then."""
     template: str | UnsetType = UNSET
-    """The revision of the victim's template where its owner creates pods of another revision, else UNSET."""
+    """The revision of the victim's template if its owner now creates pods of another revision, else UNSET."""
     group: str = ""
     """The name of the group that the eviction repairs."""
     cause: Cause
@@ -134,19 +134,19 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     awaited_since: Moment | None = None
     """Since when snapshots show that its owner can create the replacement and has not; else None."""
     uncreated: str | None = None
-    """Set while the replacement is not created in time: why it cannot be, "" where that is not known; else None."""
+    """Set while the replacement is not created in time: the reason, "" if not known; else None."""
     bound_since: Moment | None = None
     """Since when snapshots have shown the replacement bound to a node without a reason why it does not run."""
     arrived: bool = False
-    """Whether the replacement has arrived: it is Ready, or has been bound for some time without such a reason."""
+    """Whether the replacement has arrived: it is Ready, or has been bound for some time without a known trouble."""
     counted: bool = False
-    """Whether its arrival has let the windows of slow start grow: a pod that crashes and runs again does so once."""
+    """Whether its arrival has let the windows of slow start grow: a pod that crashes and runs again counts once."""
     unstarted: str | None = None
     """Set while a replacement was created and does not run: why."""
     own: OwnFailure | UnsetType = UNSET
     """The cause in its namespace that keeps an overdue replacement from running; mostly UNSET, and not stored."""
     victim_seen: Moment | None = None
-    """When the evicted pod was last seen to end within its grace period, where that is longer than a minute."""
+    """When the evicted pod was last seen to end within its grace period, if that is longer than a minute."""
     deferred_until: Moment | None = None
     """Set if admission control refused the eviction with code 429: when it is requested again.
 
@@ -165,7 +165,7 @@ class Move(Struct, frozen=True, gc=False, kw_only=True):
     approval: str | UnsetType = UNSET
     """In mode Approve the hash of the plan whose approval covered its request."""
     ready_at: Moment | UnsetType = UNSET
-    """When its replacement became Ready, by its own status, perhaps long before a snapshot shows it to a leader."""
+    """When its replacement became Ready, by the pod's own status, maybe long before a leader's snapshot shows it."""
 
     @property
     def in_flight(self) -> bool:
@@ -202,8 +202,8 @@ class FailedPrediction(Struct, frozen=True, gc=False):
 class RefusedRequest(Struct, frozen=True, gc=False):
     """How often in a row a request for a group was not granted, when that last happened, and how long to wait then.
 
-    Where admission control refused the last request, `refuser` says who did, `words` why, and `pod` is NAMESPACE/NAME
-    of the pod. Where a budget did, `words` are what the plan had counted on. Otherwise they are "".
+    If admission control refused the last request, `refuser` says who did, `words` why, and `pod` is NAMESPACE/NAME of
+    the pod. If a budget did, `words` are what the plan had counted on. Otherwise they are "".
     """
 
     group: str
@@ -232,7 +232,7 @@ class ObservedChange(Struct, frozen=True, gc=False, omit_defaults=True):
     """An observed change that can cause a violation; `subject` is a workload's name or a domain, KEY=VALUE.
 
     `deleted`: at least one of the nodes that a domain lost no longer exists, so that it will not be seen to come back.
-    `back_at` is when a domain that had been lost as a whole came back. It is null where the domain had never lost more
+    `back_at` is when a domain that had been lost as a whole came back. It is null if the domain had never lost more
     than a part, was only cordoned, or is new.
     """
 
@@ -274,7 +274,7 @@ class Drain(Struct, frozen=True, gc=False, order=True):
     by: str = ""
 
     def __str__(self) -> str:
-        """Say what becomes of the node."""
+        """Say what happens to the node."""
         return f"node {self.node} is being drained{f' by {self.by}' if self.by else ''}"
 
 
@@ -295,7 +295,7 @@ class OthersEvictions(Struct, frozen=True, gc=False, kw_only=True):
     elsewhere: bool = False
     """Whether some pods were on nodes that are not being drained."""
     perhaps_own: bool = False
-    """Whether the rebalancer may have requested them itself: a snapshot from a file does not say."""
+    """Whether the rebalancer may have requested the evictions itself, because a snapshot from a file does not say."""
 
     def __str__(self) -> str:
         """Say which pods were evicted, when, and by whom."""
@@ -372,7 +372,7 @@ class CapacityAttempt(Struct, frozen=True, gc=False, kw_only=True):
 
 
 class PlanningMemory(Struct, frozen=True, kw_only=True):
-    """What assessment and plan read of the memory. They see nothing else; a plan stays valid while this is equal.
+    """The part of the memory that assessment and plan read; a plan stays valid while this part is equal.
 
     `moves` are those in progress and the last that ended, oldest first. `zones` are the domains seen within the hour,
     or within `topology.remember`: some limits depend on their number, and domains that have lost their nodes are
@@ -381,14 +381,14 @@ class PlanningMemory(Struct, frozen=True, kw_only=True):
 
     moves: tuple[Move, ...] = ()
     failed_predictions: tuple[FailedPrediction, ...] = field(default=(), name="misses")
-    """Groups that are still violated. The JSON key is older than the attribute's name, as is that of `spares`."""
+    """Failed predictions of groups that are still violated. The JSON key is older than the attribute's name."""
     zones: tuple[ZoneSeen, ...] = ()
     extra_evictions: tuple[ExtraEviction, ...] = field(default=(), name="spares")
-    """Groups that are still violated."""
+    """Extra evictions of groups that are still violated."""
     changes: tuple[ObservedChange, ...] = ()
     """Changes of the last hour, the newest last."""
     causes: tuple[tuple[str, ViolationCause], ...] = ()
-    """For what is still violated, by a short name."""
+    """The causes of what is still violated, by token."""
     capacity: tuple[CapacityRequest, ...] = ()
     """Requests that have not ended."""
     settling: tuple[tuple[str, Moment], ...] = ()
@@ -427,17 +427,17 @@ class Memory(PlanningMemory, frozen=True, kw_only=True):
     sent: tuple[SentRequest, ...] = field(default=(), name="requests")
     """The JSON key differs: under `sent` earlier releases stored the times alone."""
     refused: tuple[RefusedRequest, ...] = ()
-    """Groups that are still violated."""
+    """Refused requests of groups that are still violated."""
     breaker: BreakerState = CLOSED
-    """After the last cycle."""
+    """The state of the breaker after the last cycle."""
     proposal: Proposal | None = None
-    """In mode Approve."""
+    """In mode Approve, the proposal in force."""
     standing: StandingApproval | UnsetType = UNSET
     """In mode Approve the approval of a whole plan that is carried out; not stored where there is none."""
     consumed: tuple[str, ...] | UnsetType = UNSET
     """Identities of the last approvals of whole plans that came into force: each comes into force once."""
     capacity_attempts: tuple[CapacityAttempt, ...] = ()
-    """Of the last days."""
+    """Attempts of the last days."""
     capacity_wanted: tuple[tuple[str, Moment], ...] = ()
     """The time since which a repair has lacked nothing but capacity, by token."""
     windows: tuple[StartWindow, ...] = ()
@@ -457,10 +457,10 @@ class Memory(PlanningMemory, frozen=True, kw_only=True):
 
     @property
     def planning(self) -> PlanningMemory:
-        """What assessment and plan read, to be compared: without what changes in many cycles and means nothing to them.
+        """The part that assessment and plan read, for comparison, without fields that often change but do not matter.
 
-        Left out are whether a replacement has arrived, when existing zones were seen, and that no cause is known: with
-        the same snapshot and changes none is found again.
+        Left out are whether a replacement has arrived, when existing zones were seen, and unknown causes, since the
+        same snapshot and changes give no cause again.
         """
         known = {name: getattr(self, name) for name in PlanningMemory.__struct_fields__}
         known["moves"] = tuple(structs.replace(move, **_NOT_ARRIVED) for move in self.moves)

@@ -87,7 +87,7 @@ NOT_READY: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.i
 """Keys of the taints that the node controller gives to a node that is not Ready."""
 
 _REGISTRATION: Final = timedelta(seconds=5)
-"""Between a node's creation and the condition with which its kubelet registers it; no node is Ready that early."""
+"""The time between a node's creation and the first condition of its kubelet; no node is Ready that early."""
 
 PASSING: Final = tuple(
     Toleration(key=f"node.kubernetes.io/{name}", operator="Exists")
@@ -105,7 +105,7 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
     annotations: Labels = NO_LABELS
     unschedulable: bool = False
     cordoned_by: str = ""
-    """The field manager that has cordoned it, "" where that is not known."""
+    """The field manager that has cordoned it, "" if not known."""
     taints: tuple[Taint, ...] = ()
     allocatable: Resources = NOTHING
     pods: int = 110
@@ -116,21 +116,21 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
     ready_since: datetime | None = None
     """When its Ready condition last became true, None while it is not."""
     lost_since: datetime | None = None
-    """Since when it has been cordoned or not Ready, None while it is neither or where that is not known."""
+    """Since when it has been cordoned or not Ready, None while it is neither, or if not known."""
     draining: str = ""
     """The type of a condition that says that the node is drained, "" without."""
     problem: str = ""
-    """The type of a condition that says that the node has a lasting problem, "" without."""
+    """The type of a condition that says that the node has a lasting problem, "" without one."""
     leaving_by_policy: str = ""
     """The key of a taint that marks leaving nodes by the policy, "" without."""
     handlers: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """Its runtime handlers with their features that are false, none where its kubelet does not say."""
+    """Its runtime handlers, each with its features that are false; empty if the kubelet does not say."""
     without: tuple[str, ...] = ()
     """Its own features that are false."""
     zone_since: datetime | None = None
     """When its zone label was set, or changed, after it was registered.
 
-    None for a node that came with it, and where that is not known.
+    None if the node was registered with the label, or if not known.
     """
     created: datetime
     deleted: datetime | None = None
@@ -139,7 +139,7 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def never_ready(self) -> bool:
-        """Whether it was never Ready since it was created, or the time when it stopped being Ready is unknown."""
+        """Whether the node was never Ready, or the time when it stopped being Ready is unknown."""
         return not self.ready and (self.lost_since is None or self.lost_since - self.created <= _REGISTRATION)
 
     @property

@@ -1,8 +1,7 @@
 """Placeholders: pods that do nothing but hold capacity, each of a Job of its own, and snapshots without them.
 
-Each is a Job because the control plane ends it without the controller: at its deadline, whatever has become of the
-controller. The pods are outside of every count: they belong to no workload, and are deleted before any pod is moved
-into their capacity.
+Each is a Job because the control plane ends a Job at its deadline even without the controller. The pods are outside of
+every count: they belong to no workload, and are deleted before any pod is moved into their capacity.
 """
 
 from collections.abc import Iterable
@@ -28,9 +27,10 @@ LIFETIME: Final = 3
 
 
 class Placeholder(Struct, frozen=True, kw_only=True):
-    """A placeholder to create: it requests what the future pod requests, and may go where that may.
+    """A placeholder to create: it requests what the future pod requests, and may go to the same nodes.
 
-    At most `per_node` placeholders of a request may be on a node, 0: any number; in its domain they need `nodes` nodes.
+    At most `per_node` placeholders of a request may be on a node, 0: any number; the placeholders of its domain need
+    `nodes` nodes.
     """
 
     name: str
@@ -49,7 +49,7 @@ def placeholder_pods(snapshot: Snapshot, namespace: str) -> tuple[Pod, ...]:
 
 
 def is_placeholder(pod: Pod, namespace: str) -> bool:
-    """Return whether a pod holds capacity; a label alone takes no pod of other namespaces out of the counts."""
+    """Return whether a pod holds capacity; a label alone does not exclude pods of other namespaces from the counts."""
     return pod.namespace == namespace and PLACEHOLDER_LABEL in pod.labels
 
 

@@ -15,7 +15,7 @@ REVISION_LABELS: Final = ("pod-template-hash", "controller-revision-hash")
 """Labels with which owners mark the pods of one version of their template."""
 
 NO_SANDBOX = "PodReadyToStartContainers is False"
-"""For a bound pod whose node has made no sandbox and network for it, as for some seconds in every start."""
+"""The failure of a bound pod whose node has made no sandbox and network for it, normal for some seconds."""
 
 
 class PodPhase(StrEnum):
@@ -51,7 +51,7 @@ NOTHING = Resources()
 
 
 class HostPort(Struct, frozen=True, gc=False, order=True):
-    """A port taken on the node; `ip` is 0.0.0.0 where the pod names none."""
+    """A port taken on the node; `ip` is 0.0.0.0 if the pod names none."""
 
     ip: str
     protocol: str
@@ -95,20 +95,20 @@ class PodSpec(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
     unpredictable: tuple[str, ...] = ()
     """The fields whose effect is not modelled (gates, resource claims, inline volumes…)."""
     unread: str = ""
-    """Why its constraints, affinity and tolerations are all left out, "" where none are.
+    """Why its constraints, affinity and tolerations are all left out, "" if they are read.
 
-    There are more of them, or they are larger, than is read.
+    They are left out if they are more or larger than is read.
     """
     pod_group: str = ""
-    """The name of the PodGroup that its `schedulingGroup` names, "" without."""
+    """The name of the PodGroup that its `schedulingGroup` names, "" without one."""
     eviction_responders: bool = False
     runtime_class: str = ""
     os: str = ""
     """Does not affect scheduling: the kubelet of a node of another system rejects the pod."""
     needs: tuple[NodeFeature, ...] = ()
-    """Features that its node must have; they do not affect scheduling, either."""
+    """Features that its node must have; they do not affect scheduling."""
     host_network: bool = False
-    """With it a pod needs no address of its own; it does not affect scheduling, either."""
+    """A pod on its node's network needs no address of its own; this does not affect scheduling."""
 
 
 class LocalStorage(StrEnum):
@@ -157,10 +157,10 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     """The spec's requests, or more during an in-place resize."""
     scored: tuple[int, int] = (0, 0)
     resized: tuple[Resources, tuple[int, int]] | None = None
-    """`requests` and `scored` as they count from 1.37 on, None where they do not differ."""
+    """`requests` and `scored` as they count from 1.37 on, None if they do not differ."""
     mirror: bool = False
     local_volumes: tuple[LocalVolume, ...] = ()
-    """They do not affect scheduling, so they are no part of the spec."""
+    """Local volumes do not affect scheduling, so they are not part of `spec`."""
     evicted_at: datetime | None = None
     """When the Eviction API granted its eviction, by the condition DisruptionTarget; else None."""
     starting_since: datetime | None = None
@@ -169,15 +169,15 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     None for every other pod.
     """
     unready_since: datetime | None = None
-    """Since when it is not Ready, None while it is, and where that is not known."""
+    """Since when the pod is not Ready, None while it is Ready or if not known."""
     started_at: datetime | None = None
     """When its kubelet took it on (`status.startTime`)."""
     preempted: bool = False
-    """The scheduler has chosen it to make room for a pod of higher priority."""
+    """The scheduler has chosen the pod for deletion, to make room for a pod of higher priority."""
     start_failure: str = ""
     """Why a container of it does not run, as the kubelet says (`ImagePullBackOff`), or `NO_SANDBOX`.
 
-    "" where nothing is wrong. For a pod that its kubelet refused to run, the reason (`UnexpectedAdmissionError`).
+    "" if nothing is wrong. For a pod that its kubelet refused to run, the reason (`UnexpectedAdmissionError`).
     """
     start_message: str = ""
     """What the kubelet says of the failure."""
@@ -186,9 +186,9 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     restarts: int = 0
     """How often the containers of a pod that has never been Ready have been restarted."""
     bound_at: datetime | None = None
-    """When it got its node, None where its status does not say so."""
+    """When it was bound to its node, None if its status does not say."""
     has_sandbox: bool | None = None
-    """Whether its node has made a sandbox and network for it, None where its kubelet does not say."""
+    """Whether its node has made a sandbox and network for it, None if its kubelet does not say."""
     unstarted_since: datetime | None = None
     """Since when a pod on a node has no sandbox; else None.
 
@@ -197,16 +197,16 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
     grace_seconds: int = 30
     """Its terminationGracePeriodSeconds."""
     requested: PodRequests | None = None
-    """What its spec requests, container by container, None where that is not known."""
+    """What its spec requests, container by container, None if not known."""
     generation: int = 0
     """Counts the versions of its spec: 1 as created, more once it was changed, for example by a resize.
 
-    0 where the API server does not count (before 1.34).
+    0 if the API server does not count (before 1.34).
     """
     least: Resources | None = None
     """For a future pod: the smallest requests that it may come with.
 
-    None where `spec.requests` is what it will have.
+    None if `spec.requests` is certain.
     """
     owning_pod: str = ""
     """The UID of the pod that is its only owner, "" without: the garbage collector deletes both together."""
@@ -220,16 +220,16 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def started(self) -> bool:
-        """Whether its node has made a sandbox for it; the pod keeps that state as long as it ran."""
+        """Whether its node has made a sandbox for it, now or earlier."""
         if self.phase is PodPhase.RUNNING:
             return self.has_sandbox is not False
-        if self.phase is PodPhase.FAILED:  # its kubelet says nothing of the sandbox of a pod that it rejected
+        if self.phase is PodPhase.FAILED:  # the kubelet reports no sandbox of a pod that it rejected
             return self.has_sandbox is not None and self.unstarted_since is None
         return self.phase is PodPhase.SUCCEEDED or (self.phase is PodPhase.PENDING and self.has_sandbox is True)
 
     @property
     def revision(self) -> str:
-        """The version of its owner's template, "" where it has no label that names one."""
+        """The version of its owner's template, "" without a label that names it."""
         return next((self.labels[label] for label in REVISION_LABELS if label in self.labels), "")
 
     @property
@@ -239,7 +239,7 @@ class Pod(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def waiting(self) -> bool:
-        """Whether it waits for a node."""
+        """Whether the pod waits for a node."""
         return self.node is None and not self.finished and not self.terminating
 
     def __str__(self) -> str:

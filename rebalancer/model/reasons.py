@@ -20,8 +20,7 @@ class State(StrEnum):
 class Reason(StrEnum):
     """Why a repair is not, or not yet, carried out.
 
-    `meaning` is in docs/reference/reasons.md; `remedy` is what people can do about it, "" where that depends on what
-    has led to it.
+    `meaning` is in docs/reference/reasons.md; `remedy` is what people can do about it, "" if that depends on the cause.
     """
 
     meaning: str
@@ -296,7 +295,7 @@ class ViolationCause(StrEnum):
 
 
 NOT_FOUND: Final = frozenset({ViolationCause.UNKNOWN, ViolationCause.SOFT_CONSTRAINT})
-"""What is reported where no event is known to be the cause: evaluated again in each cycle, without later losses."""
+"""Reported if no event is known to be the cause; evaluated again in each cycle, without later losses."""
 
 
 class FindingKind(StrEnum):
@@ -307,7 +306,7 @@ class FindingKind(StrEnum):
     TEMPLATE_REFUSED = "TemplateRefused"
     """The API server would refuse the next pod."""
     NOTHING_STARTS_THERE = "NothingStartsThere"
-    """A node does not start, or rejects, the pods that were bound to it lately."""
+    """A node does not start, or rejects, recently bound pods."""
     TOO_LARGE = "TooLarge"
     """Pods of a namespace have more constraints, terms or text than is read, or than `eligibility.maxTerms`."""
     NAMESPACE_TOO_COSTLY = "NamespaceTooCostly"

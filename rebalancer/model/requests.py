@@ -64,10 +64,10 @@ def sum_requests(requested: PodRequests) -> tuple[Resources, tuple[int, int]]:
 
 
 def resize_containers(requested: PodRequests, resized: Resized) -> PodRequests:
-    """Return what counts for a pod that may be resized in place, until 1.36.
+    """Return the requests that count for a pod that may be resized in place, until 1.36.
 
     Each container counts with the maximum of what it requests, was promised and has; if the resize is infeasible,
-    without the first. So does the pod as a whole, for the resources that its spec names.
+    without what it requests. The same rule applies to the pod as a whole, for the resources that its spec names.
     """
     containers = tuple(
         container
@@ -98,10 +98,10 @@ def _take_most(wanted: Amounts, promised: Amounts, held: Amounts, resized: Resiz
 
 
 def sum_resized(requested: PodRequests, resized: Resized) -> tuple[Resources, tuple[int, int]]:
-    """Return what `sum_requests` returns, for a pod that may be resized in place, as summed up from 1.37 on.
+    """Return the result of `sum_requests` for a pod that may be resized in place, as summed up from 1.37 on.
 
-    What the spec requests, what was promised and what there is are summed up each; the maximum of the three counts.
-    `resize_containers` has the rule before.
+    Requested, promised and actual amounts are each summed up; the maximum of the three sums counts. `resize_containers`
+    has the earlier rule.
     """
     plain = _sum_resized(requested, resized, _NO_DEFAULTS)
     scored = _sum_resized(requested, resized, _get_scoring_defaults(requested, plain))

@@ -1,4 +1,4 @@
-"""Runs of pods: pods that follow each other and are alike, so that indexes are built run by run, not pod by pod.
+"""Runs of pods: consecutive pods that are alike, so that indexes are built run by run, not pod by pod.
 
 The API server lists objects by name, so the pods of one owner are adjacent. Without such an order the runs are shorter,
 and the indexes take longer to build; their contents do not change. If each pod is a run of its own, assessing and
@@ -16,11 +16,11 @@ class Run(NamedTuple):
 
     pods: Sequence[Pod]
     nodes: Sequence[str]
-    """The nodes that they name, one for each pod that has one."""
+    """The nodes of the pods, one entry for each pod with a node."""
 
     @property
     def living(self) -> bool:
-        """Whether they are neither terminating nor finished."""
+        """Whether the pods are neither terminating nor finished."""
         return not self.pods[0].terminating and not self.pods[0].finished
 
 
@@ -32,7 +32,7 @@ def find_runs(pods: Iterable[Pod]) -> Sequence[Run]:
     nodes: list[str] = []
     last: Pod | None = None
     for pod in pods:
-        # Identity is enough, since equal values mostly are one object.
+        # Comparing identities is enough, since equal values mostly are one object.
         if (
             last is None
             or pod.owner is not last.owner

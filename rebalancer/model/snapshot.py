@@ -46,7 +46,7 @@ from rebalancer.model.workloads import Workload
 T = TypeVar("T")
 
 TIMELESS: Final = datetime(1971, 1, 1, tzinfo=UTC)
-"""The time of a snapshot that contains no time: objects without a time are old enough for every rule of age."""
+"""The time of a snapshot that contains no time, so that objects without a time are old enough for every rule."""
 
 
 OPTIONAL: Final = frozenset(
@@ -71,7 +71,7 @@ OPTIONAL: Final = frozenset(
         "VerticalPodAutoscaler",
     }
 )
-"""Kinds that need not be known: no assessment of where pods are depends on them."""
+"""Kinds that need not be known, because no assessment of where pods are depends on them."""
 
 
 def get_known_time(moment: datetime) -> datetime | None:
@@ -92,7 +92,7 @@ class Fault:
     message: str
 
     def __str__(self) -> str:
-        """Say it in one line."""
+        """Describe the fault in one line."""
         where = "/".join(part for part in (self.namespace, self.name) if part) or "(unnamed)"
         return f"{self.kind} {where}: {self.message}"
 
@@ -100,7 +100,7 @@ class Fault:
 class _Index(Generic[T]):
     """A property of a snapshot that is computed at its first use; the result is in the snapshot's `indexes`.
 
-    `functools.cached_property` keeps results where no other snapshot of the same objects can reach them.
+    `functools.cached_property` would hide results from other snapshots of the same objects.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
@@ -121,9 +121,8 @@ class Snapshot:
     """A cluster at one moment. Immutable; every index is derived from the fields and built at its first use.
 
     `unknown` names the kinds that were not read at all: absent is not empty. `scope` names the namespaces whose
-    workloads were read, None for all. Pods of other namespaces use capacity, and are part of nothing that is assessed.
-    Order of the objects carries no meaning except where the scheduler itself goes by it: `nodes` are in the order in
-    which the API server lists them.
+    workloads were read, None for all. Pods of other namespaces use capacity but are not assessed. The order of objects
+    has no meaning, except that `nodes` are in the API server's order, by which the scheduler goes.
     """
 
     taken_at: datetime
@@ -157,9 +156,9 @@ class Snapshot:
     endpoint_slices: Sequence[EndpointSlice] = ()
     vertical_autoscalers: Sequence[VerticalAutoscaler] = ()
     known: frozenset[str] = frozenset()
-    """The optional kinds that were read: an object of another kind that is not here may exist all the same."""
+    """The optional kinds that were read. Objects of other kinds may exist even if they are not here."""
     team_maps: Sequence[ConfigMap] | None = None
-    """The ConfigMaps of team policies, None where they were not read; the policy in force then has them merged."""
+    """The ConfigMaps of team policies, None if they were not read; then the policy in force already includes them."""
     unknown: frozenset[str] = frozenset()
     unread_owners: Mapping[str, str] = field(default_factory=dict)
     """Why foreign owners could not be read: all of a `Kind.group`, or a single owner (`name_owner`)."""
@@ -175,7 +174,7 @@ class Snapshot:
         return later
 
     def holds_same(self, other: Self) -> bool:
-        """Return whether two snapshots consist of identical objects, at whatever times."""
+        """Return whether two snapshots consist of identical objects, regardless of their times."""
         small = ("version", "unknown", "unread_owners", "known", "scope", "faults")
         if any(getattr(self, name) != getattr(other, name) for name in small):
             return False
@@ -220,7 +219,7 @@ class Snapshot:
 
     @_Index
     def runs(self) -> Sequence[Run]:
-        """Return the pods in their order, joined where they follow each other and are alike."""
+        """Return the pods in their order, with consecutive equal pods joined."""
         return find_runs(self.pods)
 
     @_Index
@@ -284,7 +283,7 @@ class Snapshot:
                 by_pod[workload.owning_pod].append(workload)
         for run in self.runs:
             owner = run.pods[0].owner
-            if owner is None or owner.kind == "Pod":  # others have an owner that is no pod
+            if owner is None or owner.kind == "Pod":  # others have an owner that is not a pod
                 for pod in run.pods:
                     if pod.owning_pod:
                         by_pod[pod.owning_pod].append(pod)
@@ -458,7 +457,7 @@ class Snapshot:
         return self.tops.get(owner.uid, owner)
 
     def top_owner_of(self, pod: Pod) -> Workload | None:
-        """Return the workload that a pod belongs to, None where its controller is not known."""
+        """Return the workload that a pod belongs to, None if its controller is not known."""
         owner = self.owner_of(pod)
         return self.tops.get(owner.uid, owner) if owner is not None else None
 

@@ -8,21 +8,21 @@ from rebalancer.model.labels import LabelSelector
 
 
 class WhenUnsatisfiable(StrEnum):
-    """What the scheduler does where the constraint does not hold."""
+    """What the scheduler does if the constraint does not hold."""
 
     DO_NOT_SCHEDULE = "DoNotSchedule"
     SCHEDULE_ANYWAY = "ScheduleAnyway"
 
 
 class InclusionPolicy(StrEnum):
-    """Whether node affinity or taints take nodes out of the count."""
+    """Whether node affinity or taints exclude nodes from the count."""
 
     HONOR = "Honor"
     IGNORE = "Ignore"
 
 
 class SpreadConstraint(Struct, frozen=True, gc=False, kw_only=True, cache_hash=True):
-    """One entry of `spec.topologySpreadConstraints`, with the API's defaults filled in where they mean something.
+    """One entry of `spec.topologySpreadConstraints`, with the API's defaults filled in if they matter.
 
     `selector` None is the null selector: it matches nothing. `min_domains` None acts as 1.
     """

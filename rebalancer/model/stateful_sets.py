@@ -12,8 +12,8 @@ from rebalancer.model.workloads import Workload, pod_ordinal
 def find_awaited(owner: Workload, pods: Iterable[Pod]) -> tuple[int, Pod | None] | None:
     """Return the lowest ordinal whose pod is missing or not lastingly Ready, with that pod; `pods` are all the owner's.
 
-    None where it waits for none, as always under Parallel. How long a pod must have been Ready (minReadySeconds) is
-    left out: that passes by itself.
+    None if it waits for no pod, as always under Parallel. How long a pod must have been Ready (minReadySeconds) is
+    ignored, because that time passes by itself.
     """
     if owner.kind == "StatefulSet" and owner.parallel:
         return None

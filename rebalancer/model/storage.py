@@ -26,7 +26,7 @@ class PersistentVolume(Struct, frozen=True, gc=False, kw_only=True):
     driver: str = ""
     handle: str = ""
     attached: bool = False
-    """Whether it may have to be attached to a node: a CSI driver says whether it is, other volumes are."""
+    """Whether the volume may have to be attached to a node: a CSI driver says so, all other volumes have to."""
     on_node: bool = False
     """Whether it is a directory or a disk of the node where its pod runs (`hostPath`, `local`)."""
     claim: tuple[str, str] | None = None
@@ -39,12 +39,12 @@ class PersistentVolume(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def left_behind(self) -> bool:
-        """Whether a pod finds other data on another node: the volume is on a node, and not bound to a single node."""
+        """Whether a pod would find other data on another node: the volume is local and not bound to a single node."""
         return self.on_node and not (self.node_affinity and all(map(_names_one_node, self.node_affinity)))
 
     @property
     def of_one_node(self) -> bool:
-        """Whether it is attached to one node at a time; a volume without access modes may be attached to several."""
+        """Whether it is attached to one node at a time; without access modes it may be attached to several."""
         return bool(self.access_modes) and _ONE_NODE.issuperset(self.access_modes)
 
 
@@ -63,10 +63,10 @@ class PersistentVolumeClaim(Struct, frozen=True, gc=False, kw_only=True):
     request: int = 0
     volume_mode: str = "Filesystem"
     selector: LabelSelector | None = None
-    """Which volumes may serve it; None for any."""
+    """Which volumes may serve the claim; None for any."""
     deleted: bool = False
     lost: bool = False
-    """Whether its volume is gone (phase Lost): no pod that uses it starts."""
+    """Whether its volume is gone (phase Lost), so that no pod that uses the claim starts."""
     owner_uid: str = ""
 
 

@@ -1,8 +1,8 @@
 """The workload above a ReplicaSet: its Deployment, or another owner that makes ReplicaSets of one set of pods.
 
-A Rollout of Argo is such an owner, read or not. An operator's object that owns several workloads is not: it also owns
-other kinds, or its ReplicaSets select different pods, apart from the hash of a template, or its own selector selects
-none.
+A Rollout of Argo is such an owner, read or not. An operator's object that owns several workloads is not such an owner:
+it also owns other kinds, or its ReplicaSets select different pods (not only by a template's hash), or its own selector
+selects none of them.
 """
 
 from collections import defaultdict

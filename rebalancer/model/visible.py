@@ -1,7 +1,7 @@
 r"""Foreign text made visible: a terminal or a browser obeys none of it, and it begins no line.
 
-kube-apiserver accepts any character in the kind and the name of an owner and in a topologyKey. Any code that writes a
-text calls this once for all of it: `ESC[2J` is shown as `\x1b[2J`, a line break as `\n`, U+202E as `\u202e`. The
+kube-apiserver accepts any character in the kind and the name of an owner and in a topologyKey. Code that writes a text
+calls this once for the whole text: `ESC[2J` is shown as `\x1b[2J`, a line break as `\n`, U+202E as `\u202e`. The
 escapes are those of JSON, YAML and Python, so that an encoded document keeps its content.
 """
 
@@ -17,7 +17,7 @@ _ABOVE_C0: Final = (
 """Unicode's categories Cc, Cf, Cs, Zl and Zp as ranges, since a scan takes longer; and the two that XML forbids."""
 
 OBEYED: Final = f"[\x00-\x1f{_ABOVE_C0}]"
-"""A regular expression for one character that is not shown but obeyed."""
+"""A regular expression for one character that a terminal obeys instead of showing it."""
 
 _OBEYED: Final = re.compile(OBEYED)
 _IN_LINES: Final = re.compile(f"[\x00-\x09\x0b-\x1f{_ABOVE_C0}]")

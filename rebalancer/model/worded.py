@@ -5,7 +5,7 @@ from typing import Self
 
 
 class Worded(StrEnum):
-    """A member is its value, which documents and metrics have; `sentence` says it to people."""
+    """A member is its value, for documents and metrics; `sentence` is for people."""
 
     sentence: str
 

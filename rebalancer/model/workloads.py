@@ -1,4 +1,4 @@
-"""Owners of pods: ReplicaSets, StatefulSets, ReplicationControllers, what is above ReplicaSets, and foreign ones.
+"""Owners of pods: ReplicaSets, StatefulSets, ReplicationControllers, owners of ReplicaSets, and foreign owners.
 
 A foreign owner is of a kind that Kubernetes itself does not have, such as a CloneSet of apps.kruise.io.
 """
@@ -26,7 +26,7 @@ BUILT_IN: Final[Mapping[str, str]] = {
 
 
 def name_kind(kind: str, group: str) -> str:
-    """Return the name of a kind: its own, with the group where Kubernetes has another kind of that name."""
+    """Return the name of a kind, with its group if Kubernetes itself has a kind of that name."""
     return kind if BUILT_IN.get(kind, group) == group else f"{kind}.{group}"
 
 
@@ -55,7 +55,7 @@ class PodTemplate(Struct, frozen=True, gc=False, kw_only=True):
 
 
 DEFAULT_PROGRESS_DEADLINE: Final = 600
-"""Seconds: a Deployment's `progressDeadlineSeconds` where it has none."""
+"""Seconds: the default of a Deployment's `progressDeadlineSeconds`."""
 
 
 class Workload(Struct, frozen=True, gc=False, kw_only=True):
@@ -63,7 +63,7 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
 
     group: str
     kind: str
-    """As `name_kind` has it."""
+    """The kind as `name_kind` returns it."""
     namespace: str
     name: str
     uid: str
@@ -77,7 +77,7 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     ready: int = 0
     updated: int = 0
     revision: str = ""
-    """The label value that marks pods of the current template, "" where there is none.
+    """The label value that marks pods of the current template, "" if there is none.
 
     The labels are `pod-template-hash` and `controller-revision-hash`.
     """
@@ -90,7 +90,7 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     first_ordinal: int = 0
     """The ordinal of a StatefulSet's first pod."""
     on_delete: bool = False
-    """Its controller gives pods the current template only once they are deleted."""
+    """Whether its pods get the current template only after somebody deletes them."""
     current_revision: str = ""
     """With `partition`, which pods keep an older template (`held_back`)."""
     partition: int = 0
@@ -120,8 +120,8 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     def keeps_pods(self) -> bool:
         """Whether each of its pods comes back under its name and with its claims, as a copy of itself.
 
-        So does a StatefulSet's, whose template says how. A foreign owner without a template has a definition of each
-        pod, as a StrimziPodSet has.
+        A StatefulSet does so by its template. A foreign owner without a template has a definition of each pod, like a
+        StrimziPodSet.
         """
         return self.is_foreign and self.template is None
 
@@ -150,7 +150,7 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
 
 
 def qualify_kinds(workloads: Sequence[Workload]) -> Sequence[Workload]:
-    """Name foreign kinds with their group where two groups have an owner of one kind, namespace and name."""
+    """Name foreign kinds with their group if owners of two groups share kind, namespace and name."""
     foreign = [owner for owner in workloads if owner.is_foreign]
     counts = Counter(map(reference_of, foreign))
     if len(counts) == len(foreign):
