@@ -8,7 +8,7 @@ from rebalancer.model.labels import NO_LABELS, Labels, LabelSelector, SelectorRe
 
 
 class NodeSelectorTerm(Struct, frozen=True, gc=False, cache_hash=True):
-    """Requirements on a node's labels and fields, all of which must hold; without requirements it selects nothing."""
+    """Requirements on a node's labels and fields, all of which must hold; without any the term selects nothing."""
 
     expressions: tuple[SelectorRequirement, ...] = ()
     fields: tuple[SelectorRequirement, ...] = ()

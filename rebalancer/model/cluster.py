@@ -63,7 +63,7 @@ class DisruptionBudget(Struct, frozen=True, gc=False, kw_only=True):
     failure: str = ""
     """The controller's message if `synced` is false."""
     resource_version: str = ""
-    """The simulator's; "" of what a server sent: nothing depends on it, and every write changes it."""
+    """Set by the simulator only; "" for objects from a server, because every write changes it and nothing needs it."""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"

@@ -23,7 +23,7 @@ def seconds_of(moment: datetime) -> int:
 
 
 def seconds_between(earlier: datetime, later: datetime) -> int:
-    """Return the seconds between two moments, as clocks without fractions show them; 0 where clocks differ."""
+    """Return the seconds between two moments, as clocks without fractions show them; 0 if clocks disagree."""
     return max(0, seconds_of(later) - seconds_of(earlier))
 
 

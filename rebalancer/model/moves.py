@@ -39,7 +39,7 @@ def make_token(name: str) -> str:
 
 
 def make_place(name: str) -> str:
-    """Return an even shorter name of a node or namespace: two with one name share a rate, which only delays."""
+    """Return an even shorter name of a node or namespace: two places with one name share a rate (a mere delay)."""
     return blake2b(name.encode(), digest_size=4).hexdigest()
 
 
@@ -74,7 +74,7 @@ class MoveState(StrEnum):
     REFUSED = "refused"
     """The API server refused the eviction: nothing was moved."""
     GONE = "gone"
-    """The API server no longer knows the pod: somebody else removed it, or a request whose answer was lost did."""
+    """The API server no longer knows the pod: somebody else, or a request whose answer was lost, removed it."""
 
     @property
     def over(self) -> bool:

@@ -81,7 +81,7 @@ def get_known_time(moment: datetime) -> datetime | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Fault:
-    """An object that could not be read: the snapshot does not have it, and what it may affect is evaluated cautiously.
+    """An object that could not be read: the snapshot lacks it, and whatever it may affect is evaluated cautiously.
 
     `namespace` is "" for objects without one, `name` "" if even that could not be read.
     """
@@ -357,7 +357,7 @@ class Snapshot:
 
     @_Index
     def bound_policies(self) -> Sequence[BoundPolicy]:
-        """Mutating policies that may change new pods, with each of their bindings; without one they have no effect."""
+        """Mutating policies that may change new pods, with each of their bindings; unbound policies have no effect."""
         policies = {policy.name: policy for policy in self.mutating_policies if policy.pods is not None}
         return [
             BoundPolicy(policies[binding.policy], binding)
@@ -430,7 +430,7 @@ class Snapshot:
 
     @_Index
     def attaching_nothing(self) -> Collection[str]:
-        """Names of the CSI drivers that attach nothing; for a driver without a CSIDriver, Kubernetes attaches."""
+        """Names of the CSI drivers that attach nothing; without a CSIDriver, Kubernetes attaches the volumes."""
         return {driver.name for driver in self.csi_drivers if not driver.attach_required}
 
     @_Index

@@ -109,7 +109,7 @@ class Workload(Struct, frozen=True, gc=False, kw_only=True):
     This is the message of its condition ReplicaFailure.
     """
     resource_version: str = ""
-    """The simulator's; "" of what a server sent: nothing depends on it, and every write changes it."""
+    """Set by the simulator only; "" for objects from a server, because every write changes it and nothing needs it."""
 
     @property
     def is_foreign(self) -> bool:

@@ -14,7 +14,7 @@ from rebalancer.scheduling.view import View
 
 
 def selects(term: PodAffinityTerm, owner_namespace: str, pod: Pod, view: View) -> bool:
-    """Say whether a term of a pod in `owner_namespace` selects another pod."""
+    """Return whether a term of a pod in `owner_namespace` selects another pod."""
     return (
         term.selector is not None
         and _covers(term, owner_namespace, pod.namespace, view)

@@ -1,10 +1,10 @@
 """Profiles from a KubeSchedulerConfiguration, as the administrator gives it to kube-scheduler.
 
-The fields that are read are read strictly: an unknown value is an error that names line, field and what was expected.
-An error never has a value of the file. The reason: errors are published, and the path comes from the policy, whose
-author may not be allowed to read every file that the controller can. What this package cannot model (extenders,
-third-party plugins, RequestedToCapacityRatio) goes into `Profile.unmodelled`; nothing is predicted for such a profile.
-Source: `apis/config/v1/default_plugins.go`, `default_plugins.go` (mergePlugins).
+Fields are read strictly: an unknown value is an error that names line, field and what was expected. An error never
+shows a value of the file, because errors are published and the path comes from the policy, whose author may not be
+allowed to read every file that the controller can. What this package cannot model (extenders, third-party plugins,
+RequestedToCapacityRatio) goes into `Profile.unmodelled`; nothing is predicted for such a profile. Source:
+`apis/config/v1/default_plugins.go`, `default_plugins.go` (mergePlugins).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,9 +33,9 @@ SILENT: Final = frozenset(
         "PodGroupPodsCount",
     }
 )
-"""Plugins of the scheduler without effect on what is modelled; the pods that they affect are not predicted."""
+"""Plugins without effect on the modelled rules; nothing is predicted for the pods that they affect."""
 LARGEST_FILE: Final = 1024 * 1024
-"""Bytes; what a ConfigMap can hold."""
+"""In bytes; as large as a ConfigMap can be."""
 DECIDING: Final = ("multiPoint", "preFilter", "filter", "preScore", "score")
 """Extension points at which a plugin can change a pod's node; later points override the first."""
 _TYPE_NAMES: Final[Mapping[type, str]] = {
@@ -162,7 +162,7 @@ def _read_plugins(field: "_Field") -> tuple[frozenset[str], Mapping[str, int], t
 def _read_post_filters(field: "_Field") -> tuple[str, ...]:
     """Return the plugins that are called for a pod that no node admits.
 
-    Among the plugins that are enabled everywhere only preemption is known to be such a plugin.
+    Of the plugins that are enabled everywhere, only preemption is known to be called.
     """
     on = dict.fromkeys(DEFAULT_PROFILE.post_filters)
     for point in ("multiPoint", "postFilter"):

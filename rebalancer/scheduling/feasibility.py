@@ -35,14 +35,15 @@ FILTERS: Final[Sequence[type[Filter]]] = (*NODE_FILTERS, *CAPACITY_FILTERS, PodT
 
 
 def prepare_filters(pod: Pod, view: View, plugins: Sequence[type[Filter]] = FILTERS) -> Sequence[Filter]:
-    """Return which of these filters the profile enables, prepared for a pod."""
+    """Return those of these filters that the profile enables, prepared for a pod."""
     return [plugin(pod, view) for plugin in plugins if plugin.name not in view.profile.filters_off]
 
 
 def feasible(pod: Pod, view: View) -> frozenset[str]:
     """Return the names of the nodes that pass every filter, without reasons.
 
-    A pod that preemption nominated for a node (`nominatedNodeName`) and that still fits there has that node only.
+    If preemption nominated a node for the pod (`nominatedNodeName`), and the pod still fits there, only that node is
+    returned.
     """
     nodes = _apply_filters((*CAPACITY_FILTERS, PodTopologySpread, InterPodAffinity), pod, view, admissible(pod, view))
     nodes = _drop_nominated_nodes(pod, view, nodes)
@@ -50,7 +51,7 @@ def feasible(pod: Pod, view: View) -> frozenset[str]:
 
 
 def static_feasible(pod: Pod, view: View, group: Iterable[Pod] | None = None) -> frozenset[str]:
-    """Return the nodes that pass wherever the pods of the pod's own group are.
+    """Return the nodes that pass, wherever the pods of the pod's own group are.
 
     Applies all filters but PodTopologySpread, and InterPodAffinity as if the `group` (by default the pods of the same
     owner) did not exist. Free capacity is that of the given state.
@@ -61,18 +62,18 @@ def static_feasible(pod: Pod, view: View, group: Iterable[Pod] | None = None) ->
     if not nodes or InterPodAffinity.name in view.profile.filters_off:
         return nodes
     if pod.spec.pod_affinity == NO_AFFINITY and not any(True for _ in view.repelling(pod)):
-        return nodes  # true of most pods: the state without their group need not be made
+        return nodes  # the usual case, which needs no state without the group
     present = [member for member in group if view.where(member) is not None]
     return InterPodAffinity(pod, view.without(present) if present else view).admit(nodes)
 
 
 def reached_by_volumes(pod: Pod, view: View) -> frozenset[str]:
-    """Return the nodes on which the pod's volumes can be attached, whatever else it needs."""
+    """Return the nodes on which the pod's volumes can be attached, all other filters aside."""
     return _apply_filters(VOLUME_FILTERS, pod, view, view.nodes.names)
 
 
 def admissible(pod: Pod, view: View) -> frozenset[str]:
-    """Return the nodes that `NODE_FILTERS` admit, whatever runs there; computed once for equal pod specs."""
+    """Return the nodes that `NODE_FILTERS` admit, regardless of the pods there; computed once for equal pod specs."""
     spec = pod.spec
     affinity = spec.node_affinity
     key = ("admissible", spec.node_name, spec.tolerations, affinity.selector, affinity.required)
@@ -85,7 +86,7 @@ def is_on(plugin: type[Filter], view: View) -> bool:
 
 
 def admitted_by_labels(affinity: NodeAffinity, view: View) -> frozenset[str]:
-    """Return the nodes whose labels match what a pod and the profile require, as far as the profile looks at that."""
+    """Return the nodes whose labels match what a pod and the profile require, if the profile has that filter."""
     if not is_on(NodeAffinityFilter, view):
         return view.nodes.names
     added = view.profile.added_affinity.required
@@ -94,7 +95,7 @@ def admitted_by_labels(affinity: NodeAffinity, view: View) -> frozenset[str]:
 
 
 def admitted_by_taints(tolerations: tuple[Toleration, ...], view: View) -> frozenset[str]:
-    """Return the nodes whose taints are tolerated, as far as the profile looks at that."""
+    """Return the nodes whose taints are tolerated, all nodes if the profile has that filter off."""
     return view.nodes.tolerated(tolerations) if is_on(TaintToleration, view) else view.nodes.names
 
 
@@ -129,7 +130,7 @@ def iterate_nominated_nodes(pod: Pod, view: View) -> Iterator[tuple[str, View]]:
 
 
 def find_nominated_pods(pod: Pod, view: View) -> Mapping[str, Sequence[Pod]]:
-    """Return the pending pods of the pod's priority or above that preemption nominated for a node, by node."""
+    """Return by node the pending pods, of the pod's priority or above, that preemption nominated for the node."""
     nominated: dict[str, list[Pod]] = {}
     for other in view.memo("promised", lambda: [p for p in view.snapshot.pods if p.waiting and p.nominated_node]):
         node = other.nominated_node

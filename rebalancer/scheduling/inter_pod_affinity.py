@@ -31,7 +31,7 @@ class InterPodAffinity(Filter):
         own = pod.spec.pod_affinity
         self._view = view
         self.blocked: Final = find_repelled_values(pod, view)
-        """Label values, by key, that the anti-affinity of existing pods closes."""
+        """Label values, by key, that existing pods' anti-affinity forbids."""
         self.avoided: Final = tuple(
             (
                 term.topology_key,
@@ -41,15 +41,15 @@ class InterPodAffinity(Filter):
             )
             for term in own.anti_required
         )
-        """The same for each term of the pod's own anti-affinity."""
+        """Label values that each term of the pod's own anti-affinity forbids."""
         self.wanted: Mapping[str, frozenset[str]] = {}
-        """The values, by key, that its own affinity requires."""
+        """The values, by key, that the pod's own affinity requires."""
         self.first_of_its_kind = False
         if own.required:
             self.wanted = _find_topology_values(
                 own.required, count_matching_pods(own.required, pod.namespace, view), view
             )
-            # The first pod of a group with affinity to itself may run anywhere.
+            # The first pod of a group with affinity to its own pods may run anywhere.
             self.first_of_its_kind = not any(self.wanted.values()) and all(
                 selects(term, pod.namespace, pod, view) for term in own.required
             )
@@ -93,7 +93,7 @@ def _find_topology_values(
 
 
 def find_repelled_values(pod: Pod, view: View) -> Mapping[str, frozenset[str]]:
-    """Return the label values, by key, that the anti-affinity of existing pods closes to this pod."""
+    """Return the label values, by key, that the anti-affinity of existing pods forbids to this pod."""
     blocked: dict[str, set[str]] = {}
     for namespace, affinity, per_node in view.repelling(pod):
         for key in _find_repelling_keys(affinity, namespace, pod, view):

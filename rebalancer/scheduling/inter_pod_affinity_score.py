@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 
 def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
-    """Return 0 to 100 between the worst and the best node; None where no term applies at all."""
+    """Return 0 to 100 between the worst and the best node; None if no term applies."""
     raw = sum_weights(pod, view, nodes)
     return normalize(raw) if raw is not None else None
 
 
 def sum_weights(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
-    """Return the raw score: the weights that apply to each node; None where no term applies at all."""
+    """Return the raw score: the weights that apply to each node; None if no term applies."""
     weights = _sum_by_domain(pod, view)
     if not weights:
         return None
@@ -34,7 +34,7 @@ def sum_weights(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int]
 
 
 def normalize(raw: Mapping[T, int]) -> Mapping[T, int]:
-    """Scale raw scores to 0…100 between the least and the greatest; all are 0 where these are equal."""
+    """Scale raw scores to 0…100 between the least and the greatest; all are 0 if the two are equal."""
     least, most = min(raw.values()), max(raw.values())
     if least == most:
         return dict.fromkeys(raw, 0)

@@ -22,8 +22,8 @@ NOT_NAMED: Final = unresolvable("node(s) didn't satisfy plugin(s) [NodeAffinity]
 class NodeAffinityFilter(Filter):
     """The pod's own terms and the profile's `addedAffinity` must both hold.
 
-    Terms that all name nodes (`matchFields`, `metadata.name`) come first: no filter examines the other nodes, which is
-    why their reason names this plugin only.
+    If all terms name nodes (`matchFields`, `metadata.name`), no filter examines other nodes, so the reason of those
+    names only this plugin.
     """
 
     name: ClassVar = "NodeAffinity"
@@ -47,7 +47,7 @@ class NodeAffinityFilter(Filter):
 
 
 def find_named_nodes(pod: Pod) -> frozenset[str] | None:
-    """Return the only nodes that the required terms name, or None where a term leaves them open."""
+    """Return the only nodes that the required terms allow by name, None if a term names no nodes."""
     terms = pod.spec.node_affinity.required
     if not terms:
         return None
@@ -61,13 +61,13 @@ def find_named_nodes(pod: Pod) -> frozenset[str] | None:
 
 
 def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
-    """Return 0 to 100 by the weights of the preferred terms that match; None where there is no such term."""
+    """Return 0 to 100 by the weights of the preferred terms that match; None without such a term."""
     weights = sum_weights(pod, view, nodes)
     return scale_to_hundred(weights) if weights is not None else None
 
 
 def sum_weights(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
-    """Return the raw score: the weights of the preferred terms that match a node; None where there is no term."""
+    """Return the raw score: the weights of the preferred terms that match a node; None without such a term."""
     preferred = (*pod.spec.node_affinity.preferred, *view.profile.added_affinity.preferred)
     if not preferred:
         return None

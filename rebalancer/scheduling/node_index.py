@@ -28,7 +28,7 @@ class RequiredAffinity(NamedTuple):
 
 
 def required_part(affinity: NodeAffinity) -> RequiredAffinity | None:
-    """Return the part that must hold, or None where nothing is required (so that all such pods share one entry)."""
+    """Return the part that must hold, None if nothing is required (so that all such pods share one entry)."""
     if not affinity.selector and affinity.required is None:
         return None
     return RequiredAffinity(affinity.selector, affinity.required)
@@ -52,9 +52,9 @@ def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
 
 
 class NodeCounts(dict[str, int]):
-    """Pods by node, with the sums by label value that were computed from them; treated as immutable once made.
+    """Pods by node, with cached sums by label value; treated as immutable once made.
 
-    The labels of a node are the same in all states of one snapshot, and so are the sums.
+    The labels of a node are equal in all states of one snapshot, so the sums stay valid.
     """
 
     __slots__ = ("_sums", "names")
@@ -72,16 +72,16 @@ class NodeCounts(dict[str, int]):
 
     @property
     def sums(self) -> dict[str, Mapping[str, int]]:
-        """The sums by key, for callers that add up."""
+        """The cached sums by key, which callers fill."""
         try:
             return self._sums
-        except AttributeError:  # made when first needed: there are thousands of objects
+        except AttributeError:  # made when first needed, since there are thousands of objects
             self._sums = {}
             return self._sums
 
 
 def count_names(names: Sequence[str]) -> Mapping[str, int]:
-    """Count equal names; fast where all are different, as for the nodes of most workloads' pods."""
+    """Count equal names; fast if all differ, as the nodes of most workloads' pods do."""
     counts = dict.fromkeys(names, 1)
     return counts if len(counts) == len(names) else Counter(names)
 
@@ -106,10 +106,10 @@ class NodeIndex:
 
     @cached_property
     def _sorted_names(self) -> list[str]:
-        return sorted(self.by_name)  # they mostly are already
+        return sorted(self.by_name)  # mostly sorted already
 
     def in_order(self, nodes: frozenset[str]) -> list[str]:
-        """Return nodes sorted by name: for many nodes, faster than sorting them."""
+        """Return nodes sorted by name; for many nodes faster than `sorted`."""
         if len(nodes) * 10 < len(self.by_name):
             return sorted(nodes)
         return [name for name in self._sorted_names if name in nodes]
@@ -120,7 +120,7 @@ class NodeIndex:
         return frozenset(node.name for node in self.by_name.values() if node.unschedulable)
 
     def values(self, key: str) -> Mapping[str, str]:
-        """Return the value of a label by node, for the nodes that carry it. The empty string is a value."""
+        """Return the value of a label by node, for the nodes with the label. The empty string is a value."""
         values = self._values.get(key)
         if values is None:
             # One object for each value, so that adding up pods recognises it by identity.
@@ -153,7 +153,7 @@ class NodeIndex:
         return totals
 
     def _is_node_name(self, key: str) -> bool:
-        """Say whether the value of a label is the node's name wherever it is, as the host name's mostly is."""
+        """Return whether each node with a label has its own name as the value, as mostly for the host name."""
         is_name = self._own_names.get(key)
         if is_name is None:
             values = self.values(key)

@@ -11,7 +11,7 @@ ANOTHER: Final = unresolvable("node(s) didn't match the requested node name")
 
 
 class NodeName(Filter):
-    """The node that a template or a manifest names (`PodSpec.node_name`), never the one where a pod runs (`Pod.node`).
+    """The node that a template or manifest names (`PodSpec.node_name`), not the node where a pod runs (`Pod.node`).
 
     Such a pod is bound from the start and never reaches the scheduler: `unpredictable` reports it.
     Source: `nodename/node_name.go`.

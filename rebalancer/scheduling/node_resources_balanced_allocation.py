@@ -25,7 +25,7 @@ def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | Non
         shares = list(_compute_shares(requested, view.nodes.by_name[name], view.used(name)))
         after = _score_balance([after for _, after in shares])
         before = _score_balance([before for before, _ in shares])
-        # Go's division truncates towards zero; the sum is never negative, so this one does the same.
+        # Go's division truncates towards zero; since the sum is never negative, Python's gives the same result.
         result[name] = 50 + (50 + after - before) // 2 if improvement else after
     return result
 

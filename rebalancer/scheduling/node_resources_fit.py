@@ -18,7 +18,7 @@ from rebalancer.scheduling.view import View
 
 
 class NodeResourcesFit(Filter):
-    """Capacity for one more pod, and for each resource that it requests. Terminating pods still use theirs."""
+    """Capacity for one more pod, and for each resource that it requests. Terminating pods still use resources."""
 
     name: ClassVar = "NodeResourcesFit"
 
@@ -43,7 +43,7 @@ class NodeResourcesFit(Filter):
     def count_reasons(self, nodes: Iterable[str]) -> Mapping[str, int]:
         """Count the nodes by reasons; nodes that offer and use the same are evaluated once.
 
-        Evaluating each node takes 3.3 times as long where a third of 5,000 nodes is full.
+        Evaluating each node takes 3.3 times as long if a third of 5,000 nodes is full.
         """
         by_name, used_on = self._view.nodes.by_name, self._view.used
         counts: Counter[str] = Counter()
@@ -53,7 +53,7 @@ class NodeResourcesFit(Filter):
             node, used = by_name[name], used_on(name)
             alike = id(node.allocatable), node.pods, id(used)
             numbers[alike] = numbers.get(alike, 0) + 1
-            first.setdefault(alike, (name, used))  # an object that is referred to keeps its identity
+            first.setdefault(alike, (name, used))  # keeping a reference keeps the object's id valid
         for alike, number in numbers.items():
             for reason in self.verdict(first[alike][0]).reasons:
                 counts[reason] += number
@@ -101,7 +101,7 @@ class Shortage(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """What the scheduler says of it."""
+        """The scheduler's reason for this shortage."""
         return "Too many pods" if self.resource == "pods" else f"Insufficient {self.resource}"
 
 

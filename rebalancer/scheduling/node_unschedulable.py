@@ -14,7 +14,7 @@ UNSCHEDULABLE: Final = unresolvable("node(s) were unschedulable")
 
 
 class NodeUnschedulable(Filter):
-    """`spec.unschedulable` rejects, whether or not the node already has the taint that goes with it.
+    """`spec.unschedulable` rejects, even if the node does not have the matching taint yet.
 
     Source: `nodeunschedulable/node_unschedulable.go`.
     """

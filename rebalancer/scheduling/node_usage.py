@@ -9,7 +9,7 @@ from rebalancer.scheduling.versions import VersionRules
 NO_EXTENDED: Mapping[str, int] = {}
 
 Charge = tuple[Resources, tuple[int, int]]
-"""What a pod takes of its node: its requests, and the CPU and memory that are scored."""
+"""What a pod uses of its node: its requests, and the CPU and memory that are scored."""
 
 PodAmounts = tuple[int, int, int, int, int, tuple[tuple[str, int], ...]]
 """What one pod uses: the numbers of `Usage`, in its order."""
@@ -35,7 +35,7 @@ NOTHING_USED = Usage()
 
 
 def get_charge(pod: Pod, rules: VersionRules) -> Charge:
-    """Return what a pod takes of its node: while it is resized, by the release."""
+    """Return what a pod uses of its node; during a resize this depends on the release."""
     if rules.resizes_summed and pod.resized is not None:
         return pod.resized
     if rules.status_resources_count:
@@ -47,7 +47,7 @@ def get_charge(pod: Pod, rules: VersionRules) -> Charge:
 
 
 def add_usage(charges: Iterable[tuple[Charge, int]], before: Usage = NOTHING_USED) -> Usage:
-    """Add what pods take (sign 1) and take it away (sign -1)."""
+    """Add the usage of pods (sign 1) or subtract it (sign -1)."""
     count, cpu, memory, storage, scored_cpu, scored_memory, extended = before
     extended = dict(extended)
     for (requests, scored), sign in charges:
@@ -76,7 +76,7 @@ def multiply_amounts(amounts: PodAmounts, pods: int) -> Usage:
 
 
 def sum_usage(parts: Sequence[Usage]) -> Usage:
-    """Return the sum of one part or more, column by column: fast for every node of a large cluster."""
+    """Return the sum of one or more parts, column by column, which is fast in a large cluster."""
     pods, cpu, memory, storage, scored_cpu, scored_memory, extended = zip(*parts, strict=True)
     others: dict[str, int] = {}
     for amounts in extended:

@@ -1,4 +1,4 @@
-"""NodeVolumeLimits: a CSI driver attaches a limited number of volumes to a node, and none where it is missing.
+"""NodeVolumeLimits: a CSI driver attaches a limited number of volumes to a node, and none to a node without the driver.
 
 Source: `nodevolumelimits/csi.go`. Leftover VolumeAttachment objects without a pod on the node are not read; in-tree
 volumes that are migrated to CSI are not counted.

@@ -1,6 +1,6 @@
-"""What would let nodes take a pod that they reject: the smallest tried change that helps on the model.
+"""Changes that would let nodes take a pod that they reject: the smallest tried change that helps in the model.
 
-For nodes that the spread constraints leave it: uncordon a node, remove its taint or bring it back, or free what it
+For nodes that the pod's spread constraints allow: uncordon a node, remove its taint, bring it back, or free what it
 lacks. A node counts only if no other filter rejects it. Nodes are tried one by one, then all nodes that a filter
 rejects together. For the pod's own constraints: respect taints when domains are counted, require fewer domains, or
 allow more skew. Each change is tried alone.
@@ -38,13 +38,13 @@ _MOST_NAMED: Final = 3
 """For up to this many nodes the message says what they lack."""
 
 _MORE_SKEW: Final = 3
-"""By how much more skew is tried."""
+"""The largest increase of maxSkew that is tried."""
 
 CHANGES_TRIED: Final = _MORE_SKEW + 2
 """Changes of one constraint that are tried at most."""
 
 _MOST_PLACED: Final = 20
-"""Pods that are placed for a change, beside the pod it is for; with more pods no change is named."""
+"""For a change up to this many pods are placed besides the pod itself; with more pods no change is named."""
 
 _OTHERS: Final = tuple(plugin for plugin in FILTERS if plugin is not PodTopologySpread)
 
@@ -56,7 +56,7 @@ def find_opening(
     view: View,
     helps: Callable[[Sequence[str]], bool] = lambda _: True,
 ) -> str:
-    """Return what to do with some of the `wanted` nodes so that they take a pod; "" where nothing was found.
+    """Return what to do with some of the `wanted` nodes to make them take a pod; "" if nothing was found.
 
     `helps` says whether it is enough if these nodes take such pods.
     """
@@ -72,7 +72,7 @@ _Opening = tuple[Sequence[str], Callable[[Sequence[str]], str]]
 
 
 def _openings(rejected: Iterable[Rejected], wanted: frozenset[str], pod: Pod, view: View) -> Iterator[_Opening]:
-    """Yield what might be done with the wanted nodes, the least first."""
+    """Yield possible changes of the wanted nodes, the smallest first."""
     nodes = {row.plugin.name: row.nodes & wanted for row in rejected}
     cordoned = nodes.get(NodeUnschedulable.name, frozenset())
     yield _passing(uncordoned(pod), view, cordoned), lambda some: f"uncordon {name_list(some)}"
@@ -80,7 +80,7 @@ def _openings(rejected: Iterable[Rejected], wanted: frozenset[str], pod: Pod, vi
     for taint, tainted in plugin.group(nodes.get(TaintToleration.name, frozenset())):
         by_taint.setdefault(taint, []).extend(tainted)
     for taint, those in sorted(by_taint.items(), key=lambda row: row[0].key):
-        if taint.key in NOT_READY:  # all of that key go together
+        if taint.key in NOT_READY:  # all taints of that key go together
             passing = Toleration(key=taint.key, operator="Exists")
         else:
             passing = Toleration(key=taint.key, operator="Equal", value=taint.value, effect=taint.effect)
@@ -93,7 +93,7 @@ def _openings(rejected: Iterable[Rejected], wanted: frozenset[str], pod: Pod, vi
 
 
 def _can_be_freed(name: str, pod: Pod, view: View) -> bool:
-    """Return whether pods that are neither the owner's own nor bound to the node use all that is missing there."""
+    """Return whether other owners' pods, which are not tied to the node, use as much as is missing there."""
     node = view.nodes.by_name[name]
     others = [
         other
@@ -131,7 +131,7 @@ def _passing(
 
 
 def admitted_by_spread(pod: Pod, view: View) -> frozenset[str]:
-    """Return the nodes that the pod's spread constraints leave it, whatever else rejects it there."""
+    """Return the nodes that the pod's spread constraints allow, all other filters aside."""
     nodes = view.nodes.names
     for spread in prepare_filters(pod, view, (PodTopologySpread,)):
         nodes = spread.admit(nodes)
@@ -166,9 +166,9 @@ def _say_freed(nodes: Sequence[str], pod: Pod, view: View) -> str:
 
 
 def find_relaxed_constraint(pod: Pod, view: View, others: Sequence[Pod] = ()) -> str:
-    """Return which change of one of its own constraints would let a node take a pod; "" where none was found.
+    """Return which change of one of its own constraints would let a node take a pod; "" if none was found.
 
-    With `others`, which wait beside it and have the same constraints, all of them must be placed with the change.
+    `others` wait beside the pod and have the same constraints; the change must let all of them be placed, too.
     """
     written = pod.spec.spread
     if len(others) > _MOST_PLACED or any(other.spec.spread != written for other in others):

@@ -1,8 +1,8 @@
-"""Pending pods in turn, as the scheduler's queue takes them: the pod that is placed next, and its possible nodes.
+"""Pending pods in the order of the scheduler's queue: the pod that is placed next, and its possible nodes.
 
 Planner and simulator call these functions; there is no second scheduler. They differ only in the rule that chooses one
-of the feasible nodes (`Choose`). A volume that an unbound claim would take is not taken here: two pods of one queue may
-both be promised the last volume.
+of the feasible nodes (`Choose`). Volumes for unbound claims are not reserved here, so two pods of one queue may both be
+promised the last volume.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -23,7 +23,7 @@ Nodes = TypeVar("Nodes", bound=Collection[str])
 
 
 class Candidates(NamedTuple):
-    """The nodes that admit a pod, and the nodes among them that it may get by a rule."""
+    """The nodes that admit a pod, and those of them that a rule may choose."""
 
     feasible: frozenset[str]
     chosen: Collection[str]
@@ -51,12 +51,12 @@ def most_likely(pod: Pod, view: View, nodes: frozenset[str]) -> Collection[str]:
 
 
 def top_scoring(pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:
-    """Choose the top-scoring nodes: the scheduler picks one of them, and nobody knows which."""
+    """Choose the top-scoring nodes: the scheduler picks one of them, but it is not known which."""
     return best(pod, view, nodes)
 
 
 def any_feasible(_: Pod, __: View, nodes: frozenset[str]) -> frozenset[str]:
-    """Choose every feasible node: what holds for all of these holds whatever the scheduler's scores are."""
+    """Choose every feasible node: a result for all of them does not depend on the scheduler's scores."""
     return nodes
 
 
@@ -66,13 +66,13 @@ def queue(pods: Iterable[Pod]) -> Sequence[Pod]:
 
 
 def candidate_nodes(pod: Pod, view: View, choose: Choose) -> Candidates:
-    """Return the nodes that admit a pod, and the nodes that it may get; both are empty where none does."""
+    """Return the nodes that admit a pod, and the nodes that it may get; both are empty if no node does."""
     nodes = feasible(pod, view)
     return Candidates(nodes, choose(pod, view, nodes) if nodes else ())
 
 
 def next_placement(waiting: Iterable[Pod], nodes_of: Callable[[Pod], Nodes]) -> tuple[int, Pod, Nodes] | None:
-    """Return position, pod and nodes of the first pod that finds a node; None where none does."""
+    """Return position, pod and nodes of the first pod that finds a node; None if none does."""
     for position, pod in enumerate(waiting):
         nodes = nodes_of(pod)
         if nodes:
@@ -83,7 +83,7 @@ def next_placement(waiting: Iterable[Pod], nodes_of: Callable[[Pod], Nodes]) -> 
 def place(pods: Iterable[Pod], view: View, choose: Choose = most_likely) -> Placement:
     """Simulate the queue once, each pod on the first node of its choice.
 
-    Pods that do not fit are tried again after a success, behind the others.
+    Pods that do not fit are tried again after a success, behind all other pods.
     """
     waiting, placed = tuple(queue(pods)), list[tuple[Pod, str]]()
 

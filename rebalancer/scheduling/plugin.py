@@ -22,7 +22,7 @@ class Filter(ABC):
     """kube-scheduler's name of the plugin."""
 
     refusal: Verdict | None = None
-    """Why no node is feasible, where that follows from the pod alone (a claim that does not exist)."""
+    """Why no node is feasible, if that follows from the pod alone (a claim that does not exist)."""
 
     @abstractmethod
     def __init__(self, pod: Pod, view: View) -> None:
@@ -39,14 +39,14 @@ class Filter(ABC):
         return frozenset(node for node in nodes if self.verdict(node))
 
     def count_reasons(self, nodes: Iterable[str]) -> Mapping[str, int]:
-        """Count the nodes that it rejects by the scheduler's reasons; one node may have several."""
+        """Count the rejected nodes by the scheduler's reasons; one node may have several reasons."""
         if self.refusal is not None:
             return Counter(dict.fromkeys(self.refusal.reasons, len(list(nodes))))
         return Counter(reason for node in nodes for reason in self.verdict(node).reasons)
 
 
 def scale_to_hundred(raw: Mapping[T, int], *, reverse: bool = False) -> Mapping[T, int]:
-    """Scale to the greatest, in integer division; `reverse` makes the least the best.
+    """Scale scores by the greatest, in integer division; with `reverse` the least is the best.
 
     Source: `plugins/helper/normalize_score.go`. All zero stays zero, or becomes 100 in reverse.
     """

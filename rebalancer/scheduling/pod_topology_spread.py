@@ -50,11 +50,11 @@ UNSATISFIED: Final = unschedulable("node(s) didn't match pod topology spread con
 class EligibleNodes:
     """The nodes that take part in a constraint, and the domains that they form.
 
-    One object for all pods that see the same nodes, so it serves as a dictionary key by identity.
+    All pods that see the same nodes share one object, so it can be a dictionary key by identity.
     """
 
     def __init__(self, nodes: frozenset[str], key: str, index: NodeIndex, closed: frozenset[str] = frozenset()) -> None:
-        """Take the nodes that take part, and the nodes that taints alone keep out but whose domains count."""
+        """`nodes` take part; `closed` nodes are excluded by taints alone, and their domains still count."""
         self.nodes: Final = nodes
         domains = index.groups(key)
         if len(nodes) < len(index.values(key)):
@@ -70,7 +70,7 @@ def eligibility(constraint: EffectiveConstraint, pod: Pod, view: View) -> Eligib
     """Return the nodes whose pods count for a constraint of this pod.
 
     A node takes part if it carries the keys of all constraints of the list, and satisfies the pod's node affinity and
-    taints where the policies say Honor. Readiness, free capacity and `spec.unschedulable` itself never matter.
+    taints if the policies say Honor. Readiness, free capacity and `spec.unschedulable` itself never matter.
     """
     honor = InclusionPolicy.HONOR
     affinity = required_part(pod.spec.node_affinity) if constraint.node_affinity_policy is honor else None
@@ -97,9 +97,9 @@ class DomainCounts(Mapping[str, int]):
 
     def __init__(self, domains: Mapping[str, frozenset[str]], filled: Mapping[str, int]) -> None:
         self.filled: Final = filled
-        """Only the domains that hold at least one."""
+        """The counts of domains with at least one pod."""
         self.domains: Final = domains
-        """Nodes by domain."""
+        """Nodes by domain, including empty domains."""
 
     def __getitem__(self, value: str) -> int:
         """Return the number of pods of a domain; raise KeyError for a value that is no domain."""
@@ -150,7 +150,7 @@ class Counts:
         self.constraint: Final = constraint
         self.eligible: Final = eligible
         self.self_match: Final = self_match
-        # Where every node is eligible, so are the nodes that hold pods.
+        # If every node is eligible, so are the nodes that hold pods.
         if len(eligible.nodes) < len(nodes.by_name) and not eligible.nodes.issuperset(per_node):
             per_node = {node: count for node, count in per_node.items() if node in eligible.nodes}
         self.by_node: Final = per_node
@@ -190,7 +190,7 @@ class Counts:
 
     @property
     def violated(self) -> bool:
-        """Whether the constraint does not hold now. The scheduler enforces it only where it places a pod."""
+        """Whether the constraint does not hold now. The scheduler enforces it only when it places a pod."""
         return self.skew > self.constraint.max_skew
 
     def skew_of(self, value: str) -> int:
@@ -198,7 +198,7 @@ class Counts:
         return self.by_domain[value] - self.minimum
 
     def admits(self, value: str) -> bool:
-        """Say whether a node with this label value passes. A value that is no domain has count 0."""
+        """Return whether a node with this label value passes. A value that is not a domain has count 0."""
         held = self.by_domain.filled.get(value, 0)
         return held + self.self_match - self.minimum <= self.constraint.max_skew
 
@@ -256,7 +256,7 @@ class PodTopologySpread(Filter):
         return SUCCESS
 
     def count_reasons(self, nodes: Iterable[str]) -> Mapping[str, int]:
-        """Count the nodes that it rejects, without a look at each."""
+        """Count the rejected nodes without evaluating each."""
         counted = Counter[str]()
         left = frozenset(nodes)
         for row in self.counts:
@@ -273,7 +273,7 @@ class PodTopologySpread(Filter):
         return nodes
 
     def _drop_full(self, row: Counts, nodes: frozenset[str]) -> frozenset[str]:
-        """Leave out the nodes of domains that hold too many."""
+        """Leave out the nodes of domains that are full."""
         # maxSkew is at least 1 and a self-match at most 1: an empty domain is never full.
         most = row.constraint.max_skew + row.minimum - row.self_match
         full = [value for value, count in row.by_domain.filled.items() if count > most]

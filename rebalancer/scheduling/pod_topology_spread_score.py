@@ -27,7 +27,8 @@ T = TypeVar("T")
 def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
     """Return 0 to 100, the fewer matching pods the better; None for a pod without soft constraints.
 
-    `nodes` are the candidates. Sizes and extremes are those of the candidates, while pods are counted everywhere.
+    `nodes` are the candidates. Domain sizes and extremes are computed from the candidates, while pods are counted
+    everywhere.
     """
     constraints = constraints_of(pod, view)
     if not constraints.soft:
@@ -45,7 +46,7 @@ class Term(NamedTuple):
     """What one soft constraint adds to the raw scores.
 
     `pods` are the counted pods for each candidate that carries its key. `domains` has the domain of each candidate that
-    takes part; None for the host name: each node is its own domain then, whatever its label says.
+    takes part; None for the host name: then each node is its own domain, whatever its label says.
     """
 
     key: str
@@ -85,7 +86,7 @@ def count_terms(constraints: Constraints, pod: Pod, view: View, taking_part: Seq
         else:
             by_value = _sum_by_value(constraint, pod, view, counted)
             pods = {node: by_value.get(values[node], 0) for node in taking_part if node in values}
-            # Where keys are not required, candidates without the label make up one more domain.
+            # If keys are not required, candidates without the label form one more domain.
             domains = {node: values.get(node, "") for node in taking_part}
             terms.append(Term(constraint.key, constraint.max_skew, pods, domains))
     return terms
@@ -94,7 +95,7 @@ def count_terms(constraints: Constraints, pod: Pod, view: View, taking_part: Seq
 def weigh(
     terms: Sequence[Term], sizes: Sequence[int], counts: Iterable[tuple[int | None, ...]]
 ) -> Mapping[tuple[int | None, ...], int]:
-    """Return the raw score by pods counted for each term; None where a node lacks the key.
+    """Return the raw score from the pods counted for each term; None for a term whose key the node lacks.
 
     `sizes` has the number of domains of each term among the candidates that take part.
     """

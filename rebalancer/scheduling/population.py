@@ -121,10 +121,10 @@ class Population:
         else:
             self._runs = [_Run(pod, [node], ending) for pod, node, ending in _iterate_placed_pods(pods, nodes)]
             self.all_on_nodes = False
-        """`all_on_nodes`: every pod of the snapshot that names a node is on an existing node."""
+        """`all_on_nodes`: whether every pod of the snapshot that names a node is on an existing node."""
         self._fitting: dict[Hashable, frozenset[str]] = {}
         self.scored: dict[Hashable, Mapping[str, int]] = {}
-        """What `View.scored_nodes` has computed for these pods."""
+        """Cached results of `View.scored_nodes` for these pods."""
         self.live: dict[str, LabelSets] = {}
         """Pods that are not terminating, by namespace: these count for spread."""
         self.terminating: dict[str, LabelSets] = {}
@@ -150,7 +150,7 @@ class Population:
         return [PlacedPod(pod, node, ending) for pod, node, ending in _iterate_placed_pods(self._pods, self.nodes)]
 
     def placement_of(self, uid: str) -> PlacedPod | None:
-        """Return the pod of this UID with its node; None where it is on no node."""
+        """Return the pod of this UID with its node; None if it is on no node."""
         known = self._by_uid.get(uid)
         if known is None:
             return None
@@ -176,7 +176,7 @@ class Population:
 
     @cached_property
     def reaching(self) -> Mapping[str, Mapping[PodAffinity, Mapping[str, int]]]:
-        """The part of `affine` with a term that may select pods of other namespaces."""
+        """The part of `affine` whose terms may select pods of other namespaces."""
         by_namespace: dict[str, dict[PodAffinity, Mapping[str, int]]] = {}
         for namespace, kinds in self.affine.items():
             for affinity, places in kinds.items():
@@ -185,12 +185,12 @@ class Population:
         return by_namespace
 
     def find_unread(self, namespace: str, labels: Labels) -> str | None:
-        """Return a namespace whose pods have affinity terms that are not read and may select a pod with these labels.
+        """Return a namespace whose pods have unread affinity terms that may select a pod with these labels.
 
-        None where there is none.
+        None if there is no such namespace.
         """
         index = self._unread
-        if not index:  # nearly always
+        if not index:  # the usual case
             return None
         for label in (None, *labels.items(), *((key, None) for key in labels)):
             for other, scope in index.get(label, {}).items():
@@ -213,9 +213,9 @@ class Population:
     def repelling(self, namespace: str, labels: Labels) -> Iterable[tuple[str, PodAffinity]]:
         """Return the affinities, with their namespaces, whose anti-affinity may select a pod with these labels.
 
-        The look-up goes by a label that a term requires. Thousands of workloads may keep their own pods apart; a pod
-        then matches only its own. Thousands of terms may reach other namespaces; it then matches only terms about its
-        labels.
+        The look-up goes by a label that a term requires. If thousands of workloads keep their own pods apart, a pod is
+        compared with its own workload's terms only. If thousands of terms reach other namespaces, it is compared only
+        with terms about its labels.
         """
         own, reaching = self._affinities_by_label.get(namespace), self._reaching_by_label
         if own is None and not reaching:
@@ -262,7 +262,7 @@ class Population:
 
     @cached_property
     def _usage(self) -> Mapping[str, Usage]:
-        """What the pods of each node use. Pods that use equal amounts are added up once: nodes share the sums."""
+        """The usage of each node's pods. Nodes whose pods use equal amounts share one sum."""
         names_by_amounts: dict[PodAmounts, list[str]] = {}
         for pod, names, _ in self._runs:
             names_by_amounts.setdefault(get_amounts(get_charge(pod, self._rules)), []).extend(names)
@@ -284,7 +284,7 @@ class Population:
     def fitting_nodes(self, key: Hashable, fits: Callable[[Node, Usage], bool]) -> frozenset[str]:
         """Return the nodes for which `fits` holds; computed once for each key.
 
-        It depends on what a node offers and what is used of it: nodes that share both have one answer.
+        The answer must depend only on a node's allocatable and used amounts; nodes that share both have one answer.
         """
         names = self._fitting.get(key)
         if names is None:
@@ -302,14 +302,14 @@ class Population:
 
 
 def _find_required_labels(term: PodAffinityTerm) -> Sequence[RequiredLabel]:
-    """Return labels, one of which a pod must have to be selected by a term; none, where it selects no pod."""
+    """Return labels, one of which a pod must have to be selected by a term; empty if the term selects no pod."""
     if term.selector is None:
         return ()
     return find_required_labels((one.key, one.operator, one.values) for one in term.selector.requirements)
 
 
 def _unite_unread(one: UnreadTerms | None, other: UnreadTerms) -> UnreadTerms:
-    """Return the pods that either's terms may select, whatever their labels."""
+    """Return the union of two sets of possibly selected pods, without regard to labels."""
     if one is None or one == other:
         return other
     return UnreadTerms(

@@ -24,7 +24,7 @@ NO_NODES = "no nodes available to schedule pods"
 
 @dataclass(frozen=True, kw_only=True)
 class NodePrediction:
-    """One node. `scores` are 0 to 100 by plugin before their weights; `total` is None where nothing is scored.
+    """One node. `scores` are 0 to 100 by plugin before weighting; `total` is None if nothing is scored.
 
     Nodes that do not pass are not scored, nor is a node that passes alone.
     """
@@ -60,7 +60,7 @@ class Prediction:
 
     `candidates` are the nodes that the scheduler may pick. It scores `scored` of the feasible nodes: in a large cluster
     not all of them. The candidates are then the nodes that rank highest in any sample, while scores and totals are
-    those of a sample of all. `unpredictable`: why the prediction is not reliable, None where it is.
+    computed as if all nodes were scored. `unpredictable`: why the prediction is not reliable, None if it is.
     """
 
     pod: Pod
@@ -70,12 +70,12 @@ class Prediction:
     certain: Mapping[str, str]
     """Label values that all candidates share, for the keys of the pod's constraints, the zone and the host name."""
     failure: str
-    """The FailedScheduling message where nothing fits, as far as its first full stop; else empty."""
+    """The FailedScheduling message, up to its first full stop, if no node fits; else empty."""
     scored: int
     preemption: PreemptionOutlook | None
-    """What the scheduler would preempt for it; None where a node is feasible."""
+    """What the scheduler would preempt for the pod; None if a node is feasible."""
     likely: str | None
-    """The most likely node; None where the scheduler picks one of several candidates at random."""
+    """The most likely node; None if the scheduler picks one of several candidates at random."""
     unpredictable: Unpredictable | None
 
     @property
@@ -92,9 +92,9 @@ class Prediction:
 def predict(pod: Pod, view: View) -> Prediction:
     """Simulate the scheduler for one pod in one state, without changing it.
 
-    Where the pod runs now does not matter (`pod.node` is not read; the node that a manifest names is
-    `pod.spec.node_name`): for a replacement, pass the state in which it would be scheduled. The cost is proportional
-    to nodes times plugins; `feasibility.feasible` and `scoring.best` give no reasons and take a fraction of the time.
+    `pod.node`, where the pod runs now, is not read (a manifest's node is `pod.spec.node_name`). For a replacement, pass
+    the state in which it would be scheduled. The cost is proportional to nodes times plugins; `feasibility.feasible`
+    and `scoring.best` give no reasons and take a fraction of the time.
     """
     filters = prepare_filters(pod, view)
     admitted = feasible(pod, view)
@@ -159,7 +159,7 @@ def _predict_preemption(
 
 
 def _find_refusal(filters: Sequence[Filter]) -> Verdict | None:
-    """Return why a plugin refuses the pod as a whole, None where none does."""
+    """Return why a plugin refuses the pod as a whole, None if none does."""
     return next((plugin.refusal for plugin in filters if plugin.refusal is not None), None)
 
 

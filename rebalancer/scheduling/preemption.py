@@ -1,6 +1,6 @@
 """Preemption: which pods of lower priority kube-scheduler deletes for a pod that no node admits.
 
-Problem: a pod fits on no node. Idea: take each node that rejects it for something that pods can change, and remove
+Problem: a pod fits on no node. Idea: take each node that rejects the pod for a reason that pods can change, and remove
 every pod of lower priority. If the pod fits then, put them back one by one, the most important first, as long as it
 still fits. The pods that stay out are the victims. Among all such nodes the scheduler takes the node whose victims
 matter least.
@@ -62,7 +62,7 @@ _LOWEST_PRIORITY: Final = 2**31
 _NO_START: Final = datetime.max.replace(tzinfo=UTC)
 
 Importance = tuple[int, datetime]
-"""The lowest is the most important: less the priority, then the start; a pod that has yet to start is the last."""
+"""The lowest value is the most important: negated priority, then start; pods that have yet to start are last."""
 
 BudgetOrder = Mapping[DisruptionBudget, int]
 """The position of each budget whose position matters."""
@@ -85,7 +85,7 @@ class Preemption(Struct, frozen=True, gc=False, kw_only=True):
 class PreemptionOutlook(Struct, frozen=True, gc=False, kw_only=True):
     """What preemption would do for a pod that no node admits.
 
-    `complete`: there is no other outcome than these. `obstacle` says why nothing is preempted, "" where something is.
+    `complete`: no other outcome is possible. `obstacle` says why nothing is preempted, "" if something is.
     """
 
     outcomes: tuple[Preemption, ...] = ()
@@ -104,7 +104,7 @@ class PreemptionOutlook(Struct, frozen=True, gc=False, kw_only=True):
 
 
 def find_preemptions(pod: Pod, verdicts: Mapping[str, Verdict], view: View) -> PreemptionOutlook:
-    """Return what would be preempted for a pod that no node admits, without changing anything.
+    """Return what would be preempted for a pod that no node admits; nothing is changed.
 
     `verdicts` are the scheduler's results for all nodes, in the state of the view.
     """
@@ -131,13 +131,13 @@ def find_preemptions(pod: Pod, verdicts: Mapping[str, Verdict], view: View) -> P
 
 
 def has_lower_pods(pod: Pod, view: View) -> bool:
-    """Say whether a pod may preempt at all: it has the policy for it, and any pod has a lower priority."""
+    """Return whether a pod may preempt at all: its preemptionPolicy allows it, and some pod has a lower priority."""
     lowest = view.memo("lowest priority", lambda: min((other.spec.priority for other in view.snapshot.pods), default=0))
     return pod.spec.preempts and lowest < pod.spec.priority
 
 
 def describe_preemptions(outlook: PreemptionOutlook) -> str:
-    """Say what would be preempted: an outcome that breaks most budgets, and where else; begins with a verb."""
+    """Say what would be preempted, as a phrase with a verb: an outcome that breaks most budgets, and other places."""
     if not outlook.outcomes:
         return "perhaps preempt pods: the scheduler's configuration has plugins for that which are not known"
     shown = max(outlook.outcomes, key=lambda outcome: len(outcome.broken))
@@ -175,8 +175,8 @@ def _count_enough(nodes: int, view: View) -> int:
 def _order_budgets(runs: Iterable["_DryRun"], view: View) -> tuple[Sequence[BudgetOrder], bool]:
     """Return the orders of budgets that may make a difference, and whether these are all.
 
-    The scheduler lists them in any order. From 1.37 on, once a pod has violated a budget, no further budget is asked
-    about it, so that the order decides what is left of the others.
+    The scheduler lists them in any order. From 1.37 on, once a pod has violated a budget, no further budget is checked
+    for it, so the order decides what is left of the other budgets.
     """
     if not view.rules.first_violation_decides:
         return [{}], True
@@ -210,8 +210,8 @@ def find_budgets(pod: Pod, view: View) -> Sequence[DisruptionBudget]:
 def _pick(by_node: Sequence[Sequence[Preemption]], enough: int) -> Iterator[Preemption]:
     """Yield the outcomes that the scheduler may choose, given the outcomes of each node.
 
-    The dry run begins anywhere and ends once it has `enough` nodes, one of them without a violation: it may miss the
-    best of the others. Among the nodes that it has visited the scheduler takes the best, or any of several equal nodes.
+    The dry run begins anywhere and ends once it has `enough` nodes, one of them without a violation: it may miss a
+    better node. Among the nodes that it has visited the scheduler takes the best, or any of several equal nodes.
     """
     all_violate = all(any(outcome.violations for outcome in outcomes) for outcomes in by_node)
     none_spared = all(all(outcome.violations for outcome in outcomes) for outcomes in by_node)
@@ -268,7 +268,7 @@ class _Spread:
         self._weights: dict[tuple[str, Labels], tuple[int, ...]] = {}
 
     def weigh(self, pod: Pod) -> tuple[int, ...]:
-        """Return for each constraint 1 if it counts the pod, else 0."""
+        """Return for each constraint 1 if it counts a pod, else 0."""
         key = pod.namespace, pod.labels
         known = self._weights.get(key)
         if known is None:
@@ -279,7 +279,7 @@ class _Spread:
         return known
 
     def admits(self, node: str, changes: Sequence[int]) -> bool:
-        """Say whether a node passes with this many more or fewer of the pods that each constraint counts."""
+        """Return whether a node passes if each constraint's counted pods change by `changes`."""
         labels = self._nodes[node].labels
         for row, lowest, change in zip(self._rows, self._lowest, changes, strict=True):
             value = labels.get(row.constraint.key)
@@ -300,11 +300,11 @@ def _find_lowest(row: Counts) -> Sequence[tuple[int, str]]:
 
 
 _OTHERS: Final[Sequence[type[Filter]]] = (NodePorts, *VOLUME_FILTERS, InterPodAffinity)
-"""The filters that depend on the pods of the node, but for NodeResourcesFit and PodTopologySpread."""
+"""The filters that depend on the node's pods, without NodeResourcesFit and PodTopologySpread."""
 
 
 class _PodFilters:
-    """The filters for one pod, as far as the pods of a node change their verdict."""
+    """The filters for one pod whose verdict the pods of a node can change."""
 
     def __init__(self, pod: Pod, view: View) -> None:
         self.pod: Final = pod
@@ -318,7 +318,7 @@ class _PodFilters:
             *(VOLUME_FILTERS if pod.claims else ()),
             *((InterPodAffinity,) if meets_affinity else ()),
         )
-        """The filters of `_OTHERS` that may reject it."""
+        """The filters of `_OTHERS` that may reject the pod."""
 
     def admit_counts(self, node: str, used: Usage, changes: Sequence[int]) -> bool:
         """Say whether NodeResourcesFit and PodTopologySpread pass; 5,000 nodes take 4 times as long with states."""
@@ -343,13 +343,13 @@ class _DryRun:
         self._added = [nominated, ()] if nominated else [()]
         lower = [other for other in view.pods_on(node) if other.spec.priority < pod.spec.priority]
         self.potential: Final = sorted(lower, key=_rank_importance)
-        """The pods of lower priority, the most important first; equally important ones in any order."""
+        """The pods of lower priority, the most important first; equally important pods in any order."""
         self._ties = [[*equals] for _, equals in groupby(self.potential, _rank_importance)]
         self.exhaustive: Final = prod(factorial(len(equals)) for equals in self._ties) <= MOST_ORDERS
         """Whether `outcomes` has every outcome."""
 
     def helps(self) -> bool:
-        """Say whether there are pods of lower priority, and the pod fits without them."""
+        """Return whether there are pods of lower priority and the pod fits without them."""
         return bool(self.potential) and self._fits(self._empty())
 
     def outcomes(self, order: BudgetOrder) -> Sequence[Preemption]:
@@ -395,7 +395,7 @@ class _DryRun:
         return used, changes
 
     def _fits(self, left: _Left) -> bool:
-        """Say whether the pod fits on what is left, also once the pods that are nominated for the node have arrived."""
+        """Return whether the pod fits on what is left, even once the pods nominated for the node have arrived."""
         return all(self._passes(left, added) for added in self._added)
 
     def _passes(self, left: _Left, added: Sequence[Pod]) -> bool:
@@ -404,7 +404,7 @@ class _DryRun:
         if not filters.admit_counts(name, used, changes):
             return False
         others = _OTHERS if added else filters.others
-        if not others:  # true of most pods: no state need be made
+        if not others:  # the usual case, which needs no derived view
             return True
         state = self._view.without(left.gone.values())
         for nominated in added:

@@ -1,4 +1,4 @@
-"""A scheduler profile: what an administrator can configure of the default scheduler."""
+"""A scheduler profile: the configurable part of the default scheduler."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -38,8 +38,8 @@ class Profile:
     A score plugin that is not in `weights` is off; `filters_off` names the filter plugins that are off. `percentage` is
     `percentageOfNodesToScore`, 0 for the scheduler's own choice; `parallelism` is the number of its workers.
     `post_filters` are the plugins that are called for a pod that no node admits. `preemption_candidates` are
-    `minCandidateNodesPercentage` and `minCandidateNodesAbsolute`. `unmodelled` names what the configuration uses and
-    this package does not model (extenders, plugins of others): then nothing is predicted.
+    `minCandidateNodesPercentage` and `minCandidateNodesAbsolute`. `unmodelled` names parts of the configuration that
+    this package does not model (extenders, third-party plugins); with any, nothing is predicted.
     """
 
     name: str = "default-scheduler"

@@ -4,7 +4,7 @@ The first filter in the scheduler's order that a node does not pass rejects it. 
 this filter gives: it may lack both cpu and memory. Example, for twelve nodes: `6 have the taint dedicated=db, 4 have
 not enough memory, 2 are cordoned`.
 
-Cost: proportional to the nodes for each filter, as sets; reasons only where a node is rejected.
+Cost: proportional to the nodes for each filter, as sets; reasons only for rejected nodes.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ from rebalancer.scheduling.view import View
 
 
 class Rejected(NamedTuple):
-    """The nodes that a filter rejects and the filters before it do not."""
+    """The nodes that a filter, but no filter before it, rejects."""
 
     plugin: Filter
     nodes: frozenset[str]
@@ -70,7 +70,7 @@ class Rejection(Struct, frozen=True, gc=False):
     taint: str = ""
 
     def __str__(self) -> str:
-        """Say it for this many nodes."""
+        """Describe the rejection for this many nodes."""
         one = self.nodes == 1
         if self.reason in _PHRASES:
             return f"{self.nodes} {_PHRASES[self.reason][0 if one else 1]}"
@@ -89,7 +89,7 @@ class Rejection(Struct, frozen=True, gc=False):
 def reject_nodes(
     pod: Pod, view: View, plugins: Sequence[type[Filter]] = FILTERS, nodes: frozenset[str] | None = None
 ) -> Sequence[Rejected]:
-    """Return which filter rejects which nodes, among these or among all, in the scheduler's order."""
+    """Return which filter rejects which of these (by default all) nodes, in the scheduler's order."""
     left = view.nodes.names if nodes is None else nodes
     rejected: list[Rejected] = []
     for name, state in iterate_nominated_nodes(pod, view):
@@ -106,7 +106,7 @@ def _reject(pod: Pod, view: View, plugins: Sequence[type[Filter]], left: frozens
     if refused is not None:
         return [Rejected(refused, left)] if left else []
     rejected: list[Rejected] = []
-    # No filter examines a node that the affinity does not name.
+    # If an affinity names nodes, no filter examines the other nodes.
     for one in filters:
         if isinstance(one, NodeAffinityFilter) and one.named is not None:
             rejected.append(Rejected(one, left - one.named))
@@ -149,7 +149,7 @@ def _count_taints(plugin: TaintToleration, nodes: Collection[str]) -> Mapping[tu
 
 
 def describe_rejections(nodes: int, rejections: Iterable[Rejection]) -> str:
-    """Say how many of this many nodes are rejected for which reason."""
+    """Say how many of `nodes` nodes are rejected for which reason."""
     said = list(map(str, rejections))
     if not nodes:
         return "no node is there"

@@ -1,11 +1,11 @@
-"""The nodes that may have the highest total of a sample, where kube-scheduler scores only some of the nodes.
+"""The nodes that may have the highest total of a sample, if kube-scheduler scores only some of the nodes.
 
 Problem: four plugins scale their scores by the extremes of the sample, and PodTopologySpread weighs by the number of
 its domains. Which nodes are sampled is not known.
 
 Idea: nodes of equal raw scores are one group. In one case, with the extremes and the numbers of domains fixed, every
 total is exact. Rank the groups by total: as soon as every sample has a node of the groups passed (`sampling`), no lower
-group can be the highest. The candidates are those of all cases that can occur.
+group can be the highest. The result has the candidates of all possible cases.
 
 Example: 150 nodes in three zones, a soft constraint over zones that hold 10, 10 and 0 pods. Every sample has nodes of
 each zone, so there is one case: 3 domains, extremes 0 and 16. The nodes of the third zone have the highest totals, and
@@ -40,7 +40,7 @@ from rebalancer.scheduling.view import View
 MOST_TOTALS: Final = 50_000
 """Cases times groups that are computed for one pod: some 50 ms."""
 MOST_DOMAINS: Final = 64
-"""Up to this many domains of one key, a search finds which are in every sample."""
+"""Up to this many domains of one key, a search finds the domains that are in every sample."""
 
 Counts: TypeAlias = tuple[int, ...]
 """Nodes by zone of the scheduler's list."""
@@ -52,7 +52,7 @@ ALONE: Final = {
 }
 """Plugins that score each node by itself, pods of equal specs alike."""
 VOLUMES: Final = "VolumeBinding"
-"""Scores each node by itself too, by the claims of the pod."""
+"""A plugin that also scores each node by itself, by the claims of the pod."""
 
 
 class _Scale(NamedTuple):
@@ -83,7 +83,7 @@ SPREAD: Final = "PodTopologySpread"
 
 
 class _Group(NamedTuple):
-    """What nodes of one group share.
+    """The values that the nodes of one group share.
 
     `alone` is the weighted sum of the plugins that score each node by itself. `raw` has the raw score of each plugin
     that scales, `pods` the counted pods of each soft constraint.
@@ -106,7 +106,7 @@ class _Axis(NamedTuple):
 def best_of_samples(pod: Pod, view: View, nodes: frozenset[str], search: Search) -> frozenset[str]:
     """Return the feasible nodes that may have the highest total of the nodes that are scored.
 
-    `nodes` are more than `search.enough`. All of them are returned where nothing more precise is known.
+    `nodes` are more than `search.enough`. All of them are returned if nothing more precise is known.
     """
     weights = view.profile.weights
     ordered = view.nodes.in_order(nodes)
@@ -125,7 +125,7 @@ def best_of_samples(pod: Pod, view: View, nodes: frozenset[str], search: Search)
             alone[node], tuple([raw[node] for _, raw, _ in scales]), tuple([term.pods.get(node) for term in terms])
         )
         members.setdefault(group, []).append(node)
-    # The nodes that an affinity names are listed in any order, as those of one zone.
+    # The nodes that an affinity names are listed in any order, like the nodes of one zone.
     zones = zone_numbers(view) if len(search.zones) > 1 else dict.fromkeys(ordered, 0)
     samples = _Samples(search, zones, members)
     axes = [
@@ -166,7 +166,7 @@ def _score_alone(pod: Pod, view: View, ordered: Sequence[str]) -> Mapping[str, i
 
 
 def _count_terms(pod: Pod, view: View, ordered: Sequence[str]) -> Sequence[Term] | None:
-    """Return what the soft constraints count; None where some of the nodes take no part in that score."""
+    """Return what the soft constraints count; None if some nodes take no part in that score."""
     constraints = constraints_of(pod, view)
     if not constraints.soft:
         return ()
@@ -188,7 +188,7 @@ Scaled: TypeAlias = Mapping[_Group, int | None]
 
 
 class _Samples:
-    """Which groups may be the first of a sample in an order: what extremes and highest totals have in common."""
+    """Which groups may come first in a sample, in a given order: used for extremes and for highest totals."""
 
     def __init__(self, search: Search, zones: Mapping[str, int], members: Mapping[_Group, Sequence[str]]) -> None:
         self._search = search
@@ -218,7 +218,7 @@ class _Samples:
         return min(len(ordered), sure + 1)
 
     def count_domains(self, terms: Sequence[Term], ordered: Sequence[str]) -> Iterator[Sequence[int]] | None:
-        """Return each possible number of domains of the terms in a sample; None where there are too many domains."""
+        """Return each possible number of domains of the terms in a sample; None if there are too many domains."""
         ranges: dict[str, Sequence[int]] = {}
         for term in terms:
             if term.domains is None:
@@ -271,7 +271,7 @@ class _Samples:
                 total += score
             else:
                 levels.setdefault(total, []).append(group)
-        # A sample of the case has none of the absent ones: where every sample has one, there is no such sample.
+        # A sample of this case has no absent group; if every sample has one, the case cannot occur.
         ranked = [absent, *(levels[total] for total in sorted(levels, reverse=True))]
         for level in ranked[1 : self._may_come_first(ranked)]:
             yield from level

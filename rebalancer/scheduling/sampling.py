@@ -1,11 +1,11 @@
-"""What every sample of nodes contains, where kube-scheduler stops filtering before it has seen all nodes.
+"""What every sample of nodes contains if kube-scheduler stops filtering before it has seen all nodes.
 
 Problem: from 100 nodes on the scheduler scores the first feasible nodes that it finds. Where it starts is not known.
 
-Idea: its list takes one node of each zone in turn. Workers take chunks of the list in order, so all chunks that were
-taken are finished, but one for each worker. A sample without any wanted node needs enough other nodes before them. The
-wanted nodes in the taken part of the list can only be in unfinished chunks, and whatever follows the first of them in
-its chunk is not found: one node of each other zone for each further wanted node.
+Idea: its list takes one node of each zone in turn. Workers take chunks of the list in order, so all taken chunks are
+finished, except one for each worker. A sample without any wanted node needs enough other nodes before them. Wanted
+nodes in the taken part of the list can only be in unfinished chunks, and nodes that follow the first of them in its
+chunk are not found: one node of each other zone for each further wanted node.
 
 Example: 150 nodes, three zones of 50, all feasible; the scheduler wants 100. Without a node of zone c, it finds only
 the nodes before the first node of zone c in each chunk: 2 in each of 15 chunks. So every sample has a node of zone c.
@@ -50,7 +50,7 @@ class Search:
     late: bool = False
 
     def must_find(self, feasible: Sequence[int], wanted: Sequence[int]) -> bool:
-        """Say whether every sample has a wanted node; False where that is not proved.
+        """Say whether every sample has a wanted node; False if that is not proved.
 
         `feasible` and `wanted` count nodes by zone, in the order of `zones`; wanted nodes are feasible. With fewer than
         `enough` feasible nodes there is no sample: all of them are scored.
@@ -68,7 +68,7 @@ class Search:
         more = self.zones[-1] if self.late else 0
         known = self.zones[:-1] if self.late else self.zones
         apart = others[-1] if self.late else 0
-        # Where it is not known of a zone how many nodes it has, each part of the bound takes the worst.
+        # If the number of a zone's nodes is not known, each part of the bound takes the worst case.
         least, size = self.zones[zone], self.zones[zone] + more
         rest = [(size_there + more, others[there]) for there, size_there in enumerate(known) if there != zone]
 
@@ -105,7 +105,7 @@ class Search:
 def prepare_search(pod: Pod, view: View) -> Search:
     """Return how the scheduler searches the nodes for a pod.
 
-    Where the pod's affinity names its nodes, the list has only these, in any order: one zone.
+    If the pod's affinity names nodes, the list has only these, in any order, like a single zone.
     """
     profile = view.profile
     named = None if NodeAffinityFilter.name in profile.filters_off else find_named_nodes(pod)
@@ -130,8 +130,8 @@ def make_search(zones: tuple[int, ...], percentage: int, parallelism: int, late:
 def count_examined_nodes(nodes: int, percentage: int = 0) -> int:
     """Return after how many feasible nodes the scheduler stops its search in a list of `nodes` nodes.
 
-    Below 100 nodes it examines all. From there on it examines `percentage` percent of them, by default 50 less one for
-    each 125 nodes.
+    Below 100 nodes it examines all. From 100 nodes on it examines `percentage` percent of them, by default 50 less one
+    for each 125 nodes.
     """
     if nodes < ALWAYS_EXAMINED:
         return nodes
@@ -168,7 +168,7 @@ def _number_zones(view: View) -> Mapping[str, int]:
 def _find_late(view: View) -> frozenset[str]:
     """Return the nodes that may have been listed without their zone.
 
-    Since the newest node was created, the list need not have been rebuilt.
+    The list may not have been rebuilt since the newest node was created.
     """
 
     def find() -> frozenset[str]:

@@ -54,7 +54,7 @@ def totals(scored: Mapping[str, Mapping[str, int]], view: View, nodes: Sequence[
 def best(pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:
     """Return the feasible nodes that the scheduler may pick: the top-scoring nodes.
 
-    Where it does not score all of them, they are the top-scoring nodes of any sample.
+    If it does not score all of them, the top-scoring nodes of every possible sample are returned.
     """
     if len(nodes) <= 1:
         return nodes
@@ -67,16 +67,16 @@ def best(pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:
 
 
 def best_of_all(pod: Pod, view: View, nodes: frozenset[str]) -> frozenset[str]:
-    """Return the top-scoring nodes where the scheduler scores all of these."""
+    """Return the top-scoring nodes if the scheduler scores all of `nodes`."""
     ordered = sorted(nodes)
     return find_top(totals(scores(pod, view, ordered), view, ordered))
 
 
 def _may_be_hinted(pod: Pod, view: View) -> bool:
-    """Say whether a pod may get the next node of the sample of an equal pod before it: from 1.35 on.
+    """Return whether a pod may get the next node of an earlier equal pod's sample, from 1.35 on.
 
-    That sample may have lacked nodes although fewer are feasible by now.
-    Source: `runtime/batch.go`; PodTopologySpread excludes pods with constraints, its default ones included (SignPod).
+    That sample may have lacked nodes even if fewer are feasible by now. Source: `runtime/batch.go`; PodTopologySpread
+    excludes pods with constraints, its default ones included (SignPod).
     """
     profile = view.profile
     if SPREAD in profile.filters_off and SPREAD not in profile.weights:

@@ -51,7 +51,7 @@ class EffectiveConstraint(Struct, frozen=True, gc=False, kw_only=True, cache_has
 
     @property
     def hard(self) -> bool:
-        """Whether it keeps pods off nodes, or only prefers others."""
+        """Whether it keeps pods off nodes; a soft constraint only prefers other nodes."""
         return self.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
 
 
@@ -91,7 +91,7 @@ def constraints_of(pod: Pod, view: View) -> Constraints:
         keys = {key for constraint in spread for key in constraint.match_label_keys}
         values = tuple([(key, pod.labels[key]) for key in sorted(keys) if key in pod.labels]) if keys else ()
         return view.memo(("constraints", spread, values), lambda: _apply_label_keys(spread, dict(values)))
-    if pod.spec.unread or view.profile.default_constraints == ():  # it may well have constraints of its own
+    if pod.spec.unread or view.profile.default_constraints == ():  # an unread pod may have its own constraints
         return NO_CONSTRAINTS
     owner = (pod.owner.kind, pod.owner.group, pod.owner.name) if pod.owner is not None else None
     return view.memo(("defaults", pod.namespace, pod.labels, owner), lambda: _make_default_constraints(pod, view))
@@ -158,7 +158,7 @@ def _make_list(made: Sequence[_Made], *, require_all: bool) -> tuple[EffectiveCo
 def derive_default_selector(pod: Pod, view: View) -> LabelSelector:
     """Return the selector that default constraints get for a pod: its Services' and its owner's together.
 
-    Empty where nothing selects the pod; then no default constraint applies. The owner is looked up by name, as the
+    Empty if nothing selects the pod; then no default constraint applies. The owner is looked up by name, as the
     scheduler does; other kinds of owner (Job, DaemonSet) add nothing.
     """
     requirements: set[SelectorRequirement] = set()
@@ -176,10 +176,10 @@ def derive_default_selector(pod: Pod, view: View) -> LabelSelector:
 
 
 def _index_services(namespace: str, view: View) -> Mapping[tuple[str, str] | None, Sequence[Mapping[str, str]]]:
-    """Return the selectors of a namespace's Services, each once, by the label of each that the fewest have, or None.
+    """Return the selectors of a namespace's Services, each under its label that the fewest Services have, or None.
 
-    A pod that a Service selects has all of the Service's labels, this label among them. So few of thousands of Services
-    are compared.
+    A pod that a Service selects has all of the Service's labels, this label among them. So a pod is compared with few
+    of thousands of Services.
     """
     services = view.snapshot.services_in.get(namespace, ())
     selectors = {frozenset(one.selector.items()): one.selector for one in services if one.selector is not None}.values()

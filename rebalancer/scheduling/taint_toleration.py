@@ -33,7 +33,7 @@ class TaintToleration(Filter):
         return unresolvable(f"node(s) had untolerated taint {_format_taint(self._first_untolerated(node))}")
 
     def group(self, nodes: Collection[str]) -> Iterator[tuple[Taint, Sequence[str]]]:
-        """Yield the first taint that rejects the pod with nodes that have it; thousands of nodes share their taints."""
+        """Yield each first taint that rejects the pod, with its nodes; thousands of nodes share their taints."""
         alike: dict[tuple[Taint, ...], list[str]] = {}
         for name in nodes:
             alike.setdefault(self._view.nodes.by_name[name].taints, []).append(name)

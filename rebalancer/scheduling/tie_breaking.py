@@ -1,8 +1,8 @@
 """Ties: which nodes share the highest total, and which of them the scheduler picks.
 
-kube-scheduler picks one of the top-scoring nodes. Which one depends on the order in which it goes through the nodes.
-That is a guess, never a promise: filters run in parallel and disturb the order a little. Versions before 1.35 (and
-after the fix of kubernetes/kubernetes#141024) draw ties at random.
+kube-scheduler picks one of the top-scoring nodes, depending on the order in which it visits the nodes. The winner is a
+guess, never a promise, because filters run in parallel and disturb the order a little. Versions before 1.35 (and after
+the fix of kubernetes/kubernetes#141024) draw ties at random.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ def find_top(totals: Mapping[str, int]) -> frozenset[str]:
 
 
 def guess_winner(top: frozenset[str], totals: Mapping[str, int], view: View) -> str | None:
-    """Return the top-scoring node that the scheduler picks; None where its version draws it at random."""
+    """Return the top-scoring node that the scheduler picks; None if its version draws it at random."""
     if len(top) <= 1:
         return next(iter(top), None)
     return None if view.rules.ties_random else pick_winner(totals, view)

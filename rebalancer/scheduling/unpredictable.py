@@ -25,7 +25,7 @@ class Unpredictable(Refusal):
 
 
 def unpredictable(pod: Pod, view: View) -> Unpredictable | None:
-    """Say why the scheduler's decision on this pod is not modelled, or None where it is."""
+    """Return why the scheduler's decision on this pod is not modelled, None if it is."""
     spec = pod.spec
     if spec.scheduler != view.profile.name:
         return Unpredictable(Reason.OTHER_SCHEDULER, f"schedulerName is {spec.scheduler}, not {view.profile.name}")
@@ -65,10 +65,10 @@ def _find_messages(pod: Pod, view: View) -> Iterator[str]:
 
 
 def _find_device(pod: Pod, view: View) -> str | None:
-    """Return the extended resource that it requests and that claims of devices may meet, or None.
+    """Return the extended resource that the pod requests and that device claims may meet, or None.
 
-    Source: `noderesources/fit.go`, shouldDelegateResourceToDRA: if there is a DeviceClass of that name, a node that
-    does not state the resource is not asked for it.
+    Source: `noderesources/fit.go`, shouldDelegateResourceToDRA: if there is a DeviceClass of that name, nodes that do
+    not state the resource are not checked for it.
     """
     snapshot = view.snapshot
     unread = view.rules.devices_meet_resources and "DeviceClass" in snapshot.unknown

@@ -39,5 +39,5 @@ def unschedulable(*reasons: str) -> Verdict:
 
 
 def unresolvable(*reasons: str) -> Verdict:
-    """Reject a node whatever pods leave it."""
+    """Reject a node in a way that no eviction changes."""
     return Verdict(Code.UNRESOLVABLE, reasons)

@@ -1,8 +1,8 @@
 """Differences between Kubernetes versions, as data.
 
-Only what changes a verdict or a score from 1.30 on is here, with the release that brought it. Older rules are not here:
-counting of pods on ineligible nodes (up to 1.23), minDomains behind a gate (up to 1.26), inclusion policies behind a
-gate (up to 1.25).
+Only changes of verdicts and scores from 1.30 on are here, with their release. Older rules are left out: counting of
+pods on ineligible nodes (up to 1.23), minDomains behind a gate (up to 1.26), inclusion policies behind a gate (up to
+1.25).
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ EMPTY_SELECTOR_FIXED = Version(1, 38)
 
 @dataclass(frozen=True, kw_only=True)
 class VersionRules:
-    """How one version of kube-scheduler decides where versions differ."""
+    """The decisions of one version of kube-scheduler in which versions differ."""
 
     empty_selector_counts: bool
     """Whether `labelSelector: {}` of a spread constraint counts all pods of the namespace, or none."""
@@ -37,7 +37,7 @@ class VersionRules:
     storage_scored: bool
     """Whether VolumeBinding scores nodes by how little of a volume is requested (StorageCapacityScoring, KEP 4049)."""
     devices_meet_resources: bool
-    """Whether a DeviceClass may stand for an extended resource (DRAExtendedResource, KEP 5004)."""
+    """Whether a DeviceClass may provide an extended resource (DRAExtendedResource, KEP 5004)."""
     drivers_required: bool
     """Whether a CSI driver may keep pods from nodes that do not have it (VolumeLimitScaling, KEP 5030)."""
     resizes_summed: bool
@@ -45,12 +45,12 @@ class VersionRules:
     taint_reason_short: bool
     """Whether TaintToleration's reason leaves out which taint it was (kubernetes/kubernetes#134740).
 
-    The newest patch releases of 1.34 leave it out as well; only the major and minor release are known here.
+    The newest patch releases of 1.34 also leave it out, but only the major and minor release are known here.
     """
     unexamined_nodes_counted: bool
     """Whether the message of FailedScheduling counts the nodes that a pod's affinity by name leaves out."""
     first_violation_decides: bool
-    """Whether preemption asks no further budget about a pod once one is violated, or subtracts it from all."""
+    """Whether preemption stops checking a pod's budgets after a violated budget, or subtracts the pod from all."""
     volume_reason: str
     """VolumeBinding's reason for a node from which a bound volume cannot be reached."""
     claim_reason: str

@@ -32,7 +32,7 @@ from rebalancer.scheduling.versions import VersionRules, get_version_rules
 T = TypeVar("T")
 
 SETTLE_AFTER: Final = 1024
-"""Moved pods after which the indexes are rebuilt: with more, the deltas cost more than they save."""
+"""After this many moved pods the indexes are rebuilt, because the deltas then cost more than they save."""
 
 MOST_SCORED: Final = 64
 """Keys whose scores are stored: thousands of pod classes times thousands of nodes would fill the memory."""
@@ -44,7 +44,7 @@ UNREACHABLE: Final = tuple(
 
 
 class ViewDelta(NamedTuple):
-    """One pod more (`sign` 1) or less (-1) on a node than in the indexes."""
+    """A pod that a node has in addition to the indexes (`sign` 1), or no longer has (-1)."""
 
     pod: Pod
     node: str
@@ -81,7 +81,7 @@ def discard_deltas(
 class View:
     """A snapshot, a scheduler profile, and the node of each pod in this state.
 
-    `clock`, if given, is one of the snapshot's time that several views share.
+    `clock`, if given, has the snapshot's time and is shared by several views.
     """
 
     def __init__(self, snapshot: Snapshot, profile: Profile = DEFAULT_PROFILE, clock: Clock | None = None) -> None:
@@ -94,14 +94,14 @@ class View:
         self._population = Population(snapshot.pods, self.nodes.by_name, self.rules, snapshot.runs)
         self._moved: dict[str, PlacedPod] = {}
         self.changes_in: Mapping[str, tuple[ViewDelta, ...]] = {}
-        """What differs from the shared indexes, by namespace."""
+        """The deltas to the shared indexes, by namespace."""
         self.changes_on: Mapping[str, tuple[ViewDelta, ...]] = {}
-        """What differs, by node."""
+        """The deltas to the shared indexes, by node."""
         self._last_without: tuple[tuple[datetime, tuple[str, ...]], Self] | None = None
-        """The state that `without` returned last, by the time and the UIDs."""
+        """The last result of `without`, with its time and UIDs."""
 
     def at(self, moment: datetime) -> Self:
-        """Return the same state at a later time, with everything that was computed from it, while that holds."""
+        """Return the same state at a later time, with its cached results as long as these hold."""
         later = copy(self)
         later.snapshot, later.clock = self.snapshot.at(moment), Clock(moment, self.clock.holds_until)
         return later
@@ -127,7 +127,7 @@ class View:
         return self._derive(Population(placed, self.nodes.by_name, self.rules), {}, {}, {})
 
     def with_placed(self, pod: Pod, node: str) -> Self:
-        """Return the state in which this pod runs on that node, wherever it was before.
+        """Return the state in which this pod runs on this node, wherever it was before.
 
         Its labels stay as they are; the API server would add the zone and region of the node.
         """
@@ -162,13 +162,13 @@ class View:
             for node in self.snapshot.nodes
         )
         derived = self._without_pods_of(silent, there)
-        # Like that of changed nodes, their capacity is computed again.
+        # The capacity of these nodes, like that of changed nodes, is computed again.
         derived.changes_on = {**dict.fromkeys(silent, ()), **derived.changes_on}
         return derived
 
     def _without_pods_of(self, deserted: Iterable[str], nodes: tuple[Node, ...]) -> Self:
         """Return the state without the pods of some nodes, and with other nodes than before."""
-        # A copy: the state without these pods is stored, for the other way in which the nodes may be lost.
+        # A copy, because the stored state without these pods serves both ways of losing the nodes.
         derived = copy(self.without(pod for node in sorted(deserted) for pod in self.pods_on(node)))
         derived._last_without = None  # noqa: SLF001
         # Cached results that depend on the nodes are no longer valid; the index of the other pods and its sums are.
@@ -203,20 +203,20 @@ class View:
     ) -> Self:
         """Return a state of the same snapshot with other pods moved.
 
-        It is no copy: what was computed from the placement of this state's pods does not hold for another.
+        It is not a copy, because results computed from this state's placement do not hold for the new state.
         """
         derived = object.__new__(type(self))
         derived.snapshot, derived.clock, derived.profile = self.snapshot, self.clock, self.profile
         derived.rules, derived.nodes = self.rules, self.nodes
         derived.changes_in, derived.changes_on = changes_in, changes_on
-        derived._memo, derived._last_without = self._memo, None  # its own class, before anybody has it
+        derived._memo, derived._last_without = self._memo, None  # changed here before anybody else sees the view
         derived._population, derived._moved = population, moved
         return derived
 
     # Pods and their nodes
 
     def where(self, pod: Pod) -> str | None:
-        """Return the pod's node in this state, None where it has none."""
+        """Return the pod's node in this state, None without one."""
         placed = self._moved.get(pod.uid) or self._population.placement_of(pod.uid)
         return placed.node if placed is not None else None
 
@@ -260,8 +260,8 @@ class View:
     def live_alike(self, namespace: str, labels: Labels, number: int) -> NodeCounts | None:
         """Count by node the pods of an owner that are known to have these labels and a node, `number` in all.
 
-        Nearly all pods with these labels belong to that owner; then the counts are the result of `live`. None where
-        they do not, or where pods have moved.
+        Nearly all pods with these labels belong to that owner; then the counts are the result of `live`. None if they
+        do not, or if pods have moved.
         """
         sets = self._population.live.get(namespace)
         if sets is None or not self.all_on_nodes or namespace in self.changes_in:
@@ -318,7 +318,7 @@ class View:
                 yield other, affinity, self._count_by_node(other, affinity)
 
     def count_label_sets(self, namespace: str) -> int:
-        """Return how many distinct sets of labels the pods of a namespace have that count for spread."""
+        """Return the number of distinct label sets of a namespace's pods that count for spread."""
         sets = self._population.live.get(namespace)
         return len(sets.nodes_of) if sets is not None else 0
 
@@ -331,7 +331,7 @@ class View:
         return sets.matching(selector) if sets is not None else ()
 
     def find_unread(self, pod: Pod) -> str | None:
-        """Return a namespace whose pods have affinity terms that are not read and may select this pod, or None."""
+        """Return a namespace whose pods have unread affinity terms that may select this pod, or None."""
         return self._population.find_unread(pod.namespace, pod.labels)
 
     def _count_by_node(self, namespace: str, affinity: PodAffinity) -> Mapping[str, int]:
@@ -341,7 +341,7 @@ class View:
 
     @cached_property
     def _affine_changes(self) -> Mapping[tuple[str, PodAffinity], Mapping[str, int]]:
-        """How many pods with affinity terms there are more or fewer, by node; for the namespaces with changes."""
+        """Changes of the number of pods with affinity terms, by node, for the namespaces with changes."""
         counts: dict[tuple[str, PodAffinity], dict[str, int]] = {}
         for namespace, changes in self.changes_in.items():
             for pod, node, sign, _ in changes:
@@ -404,9 +404,9 @@ class View:
         return self._population.claim_users.get((namespace, name), 0) + moved
 
     def memo(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return what `make` returns, from the cache that all views of one snapshot share.
+        """Return the result of `make`, from the cache that all views of one snapshot share.
 
-        Only for results that do not depend on the nodes of pods.
+        Only for results that do not depend on where pods are.
         """
         cached = self._memo.get(key)
         if cached is None:

@@ -20,7 +20,7 @@ NO_PROVISIONER: Final = frozenset({"", "kubernetes.io/no-provisioner"})
 
 
 class Bindings(NamedTuple):
-    """What claims that wait for a node would get on a node: existing volumes, and volumes that would be made."""
+    """The volumes that waiting claims would get on a node: existing volumes, and volumes to be created."""
 
     existing: tuple[tuple[PersistentVolumeClaim, PersistentVolume], ...]
     made: tuple[PersistentVolumeClaim, ...]
@@ -100,9 +100,9 @@ class VolumeBinding(Filter):
 
 
 def score(pod: Pod, view: View, nodes: Sequence[str]) -> Mapping[str, int] | None:
-    """Return 0 to 100: the less of its volumes is requested, the more; the mean over storage classes.
+    """Return 0 to 100, the mean over storage classes: higher if less of the volumes is requested.
 
-    0 for a node on which all volumes would be made. None where nothing waits for a node, or before 1.37.
+    0 for a node on which all volumes would be created. None if nothing waits for a node, or before 1.37.
     """
     binding = VolumeBinding(pod, view)
     if not view.rules.storage_scored or not binding.waits:
@@ -122,7 +122,7 @@ def _score_bindings(found: Bindings | None) -> int:
 
 
 def find_driver_with_capacity(pod: Pod, view: View) -> str | None:
-    """Return the CSI driver that would make a volume of the pod and publishes where it can, or None."""
+    """Return the CSI driver that would create a volume of the pod and publishes its capacity, or None."""
     for name in pod.claims:
         claim = view.snapshot.claim.get((pod.namespace, name))
         if claim is None or claim.bound or claim.volume:
@@ -135,7 +135,7 @@ def find_driver_with_capacity(pod: Pod, view: View) -> str | None:
 
 
 def find_reachable_nodes(volume: PersistentVolume, view: View) -> frozenset[str]:
-    """Return the nodes from which a volume can be used: all nodes where it names none."""
+    """Return the nodes from which a volume can be used: all nodes if it names none."""
     terms = volume.node_affinity
     return view.nodes.names if terms is None else _select_nodes(terms, view)
 

@@ -15,7 +15,7 @@ READ_WRITE_ONCE_POD: Final = "ReadWriteOncePod"
 
 
 class VolumeRestrictions(Filter):
-    """The claims must exist, and no claim that allows one pod only may be in use, even by a terminating pod."""
+    """The claims must exist, and a claim for a single pod must not be in use, even by a terminating pod."""
 
     name: ClassVar = "VolumeRestrictions"
 
