@@ -37,7 +37,7 @@ from rebalancer.tracking.motion import find_window
 class UnsettledDomain(Refusal):
     """A domain that loses nodes, or has until a moment ago: no replacement may be placed in it.
 
-    `until` is from when on a replacement may, if nothing changes.
+    From `until` on replacements may be placed there, if nothing changes.
     """
 
     reason = Reason.DOMAIN_UNSETTLED
@@ -45,7 +45,7 @@ class UnsettledDomain(Refusal):
     until: datetime
 
     def _end(self) -> End:
-        """Return the moment, where it is known; an upper bound does not count."""
+        """Return the moment if it is known exactly; an upper bound does not count."""
         if self.motion.lasting:
             return End(event=f"when its nodes have taken pods for a while, at the latest {self._latest}")
         return End(at=self.until)
@@ -56,7 +56,7 @@ class UnsettledDomain(Refusal):
 
     @property
     def sentence(self) -> str:
-        """What has become of its nodes, and until when nothing is moved there."""
+        """What has happened to its nodes, and until when nothing is moved there."""
         until = self._latest
         if self.motion.lasting:
             until = f"they have taken pods again for a while, at most until {until}"
@@ -79,7 +79,7 @@ class EvaluatedConstraint(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def max_skew(self) -> int:
-        """The largest skew that it allows."""
+        """The largest skew that the constraint allows."""
         return self.constraint.max_skew
 
     @property
@@ -128,7 +128,7 @@ class Assessment:
     evicted_by_others: tuple[EvictedByOthers, ...] = ()
     """Workloads with a limit, or an acted-on constraint, whose pods others evict, or have until a moment ago."""
     too_costly: tuple[TooCostly, ...] = ()
-    """Workloads whose constraints are not evaluated, as the constraints of their namespace take more than its share."""
+    """Workloads whose constraints are not evaluated because their namespace's constraints exceed its share."""
     too_large: tuple[TooLarge, ...] = ()
     """Workloads whose pods have more constraints, terms or text than is read, or than `eligibility.maxTerms`."""
     sizes: tuple[WorkloadSizes, ...] = ()
@@ -175,18 +175,18 @@ def assess(view: View, policy: Policy, memory: PlanningMemory) -> Assessment:
 def find_sizes(
     groups: Sequence[EvaluatedGroup], view: View, policy: Policy, knowledge: DomainKnowledge, *, autoscaled: bool = True
 ) -> tuple[WorkloadSizes, ...]:
-    """Return which sizes have no placement, for the workloads with a HorizontalPodAutoscaler, or for the others."""
+    """Return which sizes have no placement, for workloads with (`autoscaled`) or without a HorizontalPodAutoscaler."""
     counted = [(group.spread, [evaluated.counts for evaluated in group.hard]) for group in groups]
     return find_workload_sizes(counted, view, policy, knowledge, autoscaled=autoscaled)
 
 
 def _find_unsettled(memory: PlanningMemory, policy: Policy, clock: Clock) -> tuple[UnsettledDomain, ...]:
-    """Return the domains into which nothing is moved for now."""
+    """Return the domains into which nothing is moved at present."""
     return tuple(domain for domain in _find_ends(memory, policy) if not clock.has_passed(domain.until))
 
 
 def find_unreported_ends(memory: PlanningMemory, policy: Policy, now: datetime) -> tuple[UnsettledDomain, ...]:
-    """Return the domains of a stored memory whose end was not reported: they have not settled, or have since then.
+    """Return the domains of a stored memory whose end was not reported: they have not settled, or settled afterwards.
 
     A settled domain is no longer stored, unless it still loses nodes after the longest time.
     """

@@ -1,20 +1,20 @@
 """What caused a violation: the change that the controller observed, else what the snapshot shows, else unknown.
 
-The scheduler enforces a hard constraint whenever it places a pod. So the cause of a violation came later: pods went,
-nodes went or came, labels changed, or pods were placed while others that counted still existed.
+The scheduler enforces a hard constraint whenever it places a pod. So the cause of a violation came later: pods or nodes
+disappeared, nodes were added, labels changed, or pods were placed while other counted pods still existed.
 
 The cause found when a violation is first seen remains its cause while the violation lasts, unless the snapshot
 contradicts it: if all lost nodes of a domain are back, their loss is not the cause, even if it was recorded. A loss
 before the workload existed, or a return before its pods existed, is no cause. Neither is a loss or return later than
-the violation: therefore an unknown cause, or a soft constraint as the cause, is stored, too. Without a memory the pods
-show this order if none is missing and all were created before the loss.
+the violation; to show this order, an unknown cause, or a soft constraint as the cause, is stored, too. Without a memory
+the pods show the order if none is missing and all were created before the loss.
 
-A required term of podAntiAffinity is enforced, too, and no pod or node that goes or comes can violate it. Labels can,
-or a program that binds pods without the scheduler, which nobody sees. Anything may violate a preferred term, like a
-limit.
+A required term of podAntiAffinity is enforced, too, and pods or nodes that come or go cannot violate it. Changed labels
+can, or a program that binds pods without the scheduler, which leaves no trace. Anything may violate a preferred term,
+like a limit.
 
-A domain that has lost its last node is in no count any more. The memory knows it. For the pods that may use it, its
-loss is the cause of what is violated since, though their replacements are new pods.
+A domain that has lost its last node no longer appears in counts, but the memory has it. For the pods that may use the
+domain, its loss is the cause of later violations, although their replacements are new pods.
 """
 
 from collections import Counter
@@ -44,14 +44,14 @@ Causes = Mapping[str, ViolationCause]
 """Causes of what is violated, by `constraint_token`, `limit_token` and `term_token`."""
 
 MOST_STORED: Final = 1_000
-"""Causes that are stored between cycles; the others are searched again in each cycle."""
+"""Up to this many causes are stored between cycles; others are searched for again in each cycle."""
 
 _COMING_AND_GOING: Final = frozenset(
     {ViolationCause.NODE_LOST, ViolationCause.ZONE_LOST, ViolationCause.DOMAIN_RETURNED}
 )
 
 _MOST_DOMAINS: Final = 64
-"""Emptiest domains that are visited; a single domain with a known change is enough."""
+"""Up to this many of the emptiest domains are visited; a single domain with a known change is enough."""
 
 
 def constraint_token(group: EvaluatedGroup, evaluated: EvaluatedConstraint) -> str:
@@ -94,7 +94,7 @@ def causes_to_store(
 ) -> tuple[tuple[str, ViolationCause], ...]:
     """Return the causes to store: causes that the next cycle may no longer be able to see.
 
-    If a hard constraint or a limit has no known cause, that is stored if its emptiest domains were whole when it was
+    An unknown cause of a hard constraint or limit is stored if its emptiest domains were whole when the violation was
     first seen.
     """
     finder = _CauseFinder(view, memory)
@@ -128,9 +128,9 @@ class _CauseFinder:
         self._changes: dict[str, ViolationCause] = {change.subject: change.cause for change in lasting}
         """The newest change of each subject."""
         self._relabelled = {change.subject for change in lasting if change.cause is ViolationCause.LABELS_CHANGED}
-        """Subjects whose labels changed, whatever has happened to them since."""
+        """Subjects whose labels changed, regardless of later changes."""
         self._lost = {change.subject for change in lasting if change.cause is ViolationCause.NODE_LOST}
-        """The domains that still lack nodes they lost, even where another of their nodes has returned since."""
+        """The domains that still lack lost nodes, even if another of their nodes has returned since."""
         self._order = {change.subject: (change.at, place) for place, change in enumerate(lasting)}
         self._seen_at = max((zone.last for zone in memory.zones), default=ALWAYS)
         self._gone = [
@@ -184,14 +184,14 @@ class _CauseFinder:
         return DomainCounts(self._view.memo(("domains that are selected", key, admitting), make), filled)
 
     def _soft_constraint_violated(self, limit: EvaluatedLimit) -> bool:
-        """Return whether a soft constraint that would have enforced the limit is violated now."""
+        """Return whether a violated soft constraint would, if it held, enforce the limit."""
         worst = limit.worst
         if worst is None or limit.state is State.INFEASIBLE:
             return False
         free = [part for part in limit.parts if self._violates_soft_only(part.member, limit, worst)]
         if not free or limit.cap is None:
             return bool(free)
-        # No soft constraint would have changed what the other pods hold of the domain.
+        # No soft constraint would have moved the other pods out of the domain.
         held = [pod for part in limit.parts if part not in free for pod in part.pods]
         return sum(limit.stands_in(pod, worst) for pod in held) <= limit.cap
 
@@ -241,7 +241,7 @@ class _CauseFinder:
     def was_violated_while_whole(self, token: str, key: str, counts: DomainCounts) -> bool:
         """Return whether a violation without a known cause existed before any node of its emptiest domains went.
 
-        Pods may have left a node that is being removed, and is lost only later.
+        Pods may have left a node that was being removed and was lost only later.
         """
         return token in self._known or not any(
             self._lacks_nodes(key, value) or any(node.leaving for node in self._nodes_of(key, value))
@@ -282,7 +282,7 @@ class _CauseFinder:
         return ViolationCause.ZONE_LOST if lost is not None and (newest is None or lost >= newest) else cause
 
     def _zone_lost(self, key: str, members: Sequence[PodController]) -> datetime | None:
-        """Return when a domain that any of these pods may use was lately lost, the last of several, else None."""
+        """Return when a domain that some of these pods may use was recently lost (the last loss), else None."""
         gone = self._lost_zones(key, members)
         lost = (self._lost_at(zone) for zone in gone if self._seen_at - zone.last <= CHANGE_LIFETIME)
         return max(lost, default=None)
@@ -300,7 +300,7 @@ class _CauseFinder:
                 yield zone
 
     def _lost_at(self, zone: ZoneSeen) -> datetime:
-        """Return when a domain was found lost, or at least when it was last seen."""
+        """Return when the loss of a domain was observed, or else when the domain was last seen."""
         subject = domain_subject(zone.key, zone.zone)
         is_known = self._changes.get(subject) is ViolationCause.NODE_LOST
         return max(zone.last, self._order[subject][0]) if is_known else zone.last
@@ -316,7 +316,7 @@ class _CauseFinder:
         bearing = [subject for subject in subjects if subject in self._changes and self._concerns(subject, members)]
         most = max(counts.filled.values(), default=0)
         fullest = (domain_subject(key, value) for value, held in counts.filled.items() if held == most)
-        # Nodes that joined a domain by a label change brought their pods along.
+        # Nodes that joined a domain by a label change brought their pods with them.
         bearing += [subject for subject in fullest if self._changes.get(subject) is ViolationCause.LABELS_CHANGED]
         if was_violated:
             bearing = [subject for subject in bearing if self._changes[subject] not in _COMING_AND_GOING]
@@ -328,7 +328,7 @@ class _CauseFinder:
     def _concerns(self, subject: str, members: Sequence[PodController]) -> bool:
         """Return whether a change may have led to where these pods are.
 
-        A loss before their workloads existed did not, nor a return before these pods existed.
+        A loss before their workloads existed cannot be the cause, nor a return before these pods existed.
         """
         cause, (at, _) = self._changes[subject], self._order[subject]
         if cause is ViolationCause.NODE_LOST:
@@ -340,8 +340,8 @@ class _CauseFinder:
     def _were_lost(self, key: str, values: Iterable[str], members: Sequence[PodController]) -> bool:
         """Return whether a node of domains that take no pods may have lost pods of these workloads.
 
-        These workloads lost nothing on nodes that were cordoned before them. Nor did they if all their pods are older
-        than the loss, and on other nodes.
+        The workloads lost nothing on nodes that were cordoned before they existed, nor if all their pods are older than
+        the loss and on other nodes.
         """
         since = _exist_since(members)
         nodes = [node for value in values for node in self._nodes_of(key, value)]
@@ -386,7 +386,7 @@ def _exist_since(members: Iterable[PodController]) -> datetime:
 
 
 def _are_older(members: Iterable[PodController], moment: datetime, nodes: Collection[str]) -> bool:
-    """Return whether all wanted pods exist since before a moment, on other nodes than these."""
+    """Return whether all wanted pods have existed since before a moment, on nodes other than these."""
     return all(
         member.owner is not None
         and len(member.pods) >= (member.top or member.owner).replicas
@@ -396,7 +396,7 @@ def _are_older(members: Iterable[PodController], moment: datetime, nodes: Collec
 
 
 def _is_broken(seen: Counts, value: str, *, empty: bool) -> bool:
-    """Return whether a domain holds more pods than a constraint allows, or with `empty` fewer."""
+    """Return whether a domain holds more pods than a constraint allows or, with `empty`, fewer."""
     if value not in seen.by_domain:
         return False
     skew = seen.maximum - seen.by_domain[value] if empty else seen.skew_of(value)

@@ -1,9 +1,9 @@
-"""What one namespace may cost in a cycle: if its constraints take more, only the cheapest are evaluated.
+"""The cost that one namespace may have in a cycle: beyond it, only the cheapest constraints are evaluated.
 
-Anybody who may create pods in a namespace may create thousands of workloads, each with constraints of its own. Their
-cost is counted in operations and from the snapshot alone, so that a snapshot gives one plan on every machine. Each
-constraint costs one operation, since pods are indexed by their labels. A constraint whose selector names no value also
-costs one for each set of labels in the namespace, since it is compared with all of them.
+Anybody who may create pods in a namespace may create thousands of workloads, each with its own constraints. Their cost
+is counted in operations, from the snapshot alone, so that a snapshot gives the same plan on every machine. Each
+constraint costs one operation, since pods are indexed by their labels. A constraint whose selector names no value costs
+one more for each label set in the namespace, since it is compared with all of them.
 """
 
 from collections import defaultdict
@@ -23,7 +23,7 @@ SHARE: Final = 40_000
 
 
 class ConstraintsTooCostly(Refusal):
-    """The constraints of a namespace take more operations than its share; those of this workload are not evaluated."""
+    """The constraints of a namespace take more operations than its share; this workload's are not evaluated."""
 
     reason = Reason.NAMESPACE_TOO_COSTLY
     namespace: str
@@ -46,19 +46,19 @@ class TooCostly(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """The spread groups that are evaluated, in their order, and what is left out by namespace."""
+    """The spread groups that are evaluated, in order, and the workloads left out, by namespace."""
 
     groups: tuple[SpreadGroup, ...]
     left: tuple[TooCostly, ...]
 
 
 def share_out(groups: Sequence[SpreadGroup], view: View, share: int = SHARE) -> Shared:
-    """Divide the groups into those within the share of their namespace and the others: the cheapest first, by name."""
+    """Divide the groups, the cheapest first, then by name, into those within their namespace's share and the rest."""
     by_namespace: defaultdict[str, list[tuple[int, SpreadGroup]]] = defaultdict(list)
     for group in groups:
         by_namespace[group.namespace].append((_count_operations(group, view), group))
     left = [*_leave(by_namespace, share)]
-    if not left:  # nearly always
+    if not left:  # the usual case
         return Shared(tuple(groups), ())
     waiting = {id(group) for _, beyond in left for group in beyond}
     return Shared(

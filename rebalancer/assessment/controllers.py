@@ -26,7 +26,7 @@ _NODE_OWNERS: Final = frozenset({"DaemonSet", "Node"})
 
 
 class PodController(Struct, frozen=True, kw_only=True, gc=False):
-    """One owner of pods: the workload that people know it by, its living pods, and the pod that it would create next.
+    """One owner of pods: the workload that people know it by, its living pods, and its next pod.
 
     `owner` is None for pods that no known controller replaces: they are counted but never evicted.
     """
@@ -38,11 +38,11 @@ class PodController(Struct, frozen=True, kw_only=True, gc=False):
     """Bound or not; neither terminating nor finished."""
     next_pod: Pod | Unpredictable
     labels: Labels | None = None
-    """The labels of its pods, if all share them and have a node; else None."""
+    """The labels of its pods, if all pods share them and have a node; else None."""
 
     @property
     def sample(self) -> Pod | None:
-        """The next pod, or a living pod where the next pod is not predictable; None for an owner without pods."""
+        """The next pod, or a living pod if the next pod is not predictable; None for an owner without pods."""
         if not isinstance(self.next_pod, Unpredictable):
             return self.next_pod
         return self.pods[0] if self.pods else None
@@ -79,9 +79,9 @@ def _shared_labels(runs: Sequence[Run]) -> Labels | None:
 
 
 def count_members_pods(member: PodController, view: View) -> NodeCounts | None:
-    """Count an owner's pods by node, if the counts of their labels give it: no other pods share these labels.
+    """Count an owner's pods by node from the counts of their labels, if no other pods share these labels.
 
-    None where that takes a look at each pod.
+    None if each pod would have to be visited.
     """
     if member.labels is None:
         return None
@@ -89,7 +89,7 @@ def count_members_pods(member: PodController, view: View) -> NodeCounts | None:
 
 
 def unowned_pods(view: View) -> tuple[Pod, ...]:
-    """Return the living pods that no known workload owns, in the snapshot's order, from its scope only."""
+    """Return the living pods, of the snapshot's scope and in its order, that no known workload owns."""
     return view.memo("unowned", lambda: tuple(_unowned(view.snapshot)))
 
 

@@ -2,8 +2,8 @@
 
 Each rule of such a pod admits some node, but no node is admitted by all of them: spread constraints and anti-affinity,
 or two constraints, exclude each other. The scheduler evaluates all rules together and reports how many nodes each
-filter rejected; which rules exclude each other shows only when each is evaluated alone. Capacity is left out, because
-waiting may free it. If a single rule keeps a pod from every node, the pod is not deadlocked: that rule is the cause.
+filter rejected; evaluating each rule alone shows which rules exclude each other. Capacity is left out, because waiting
+may free it. If a single rule keeps a pod from every node, the pod is not deadlocked, because that rule is the cause.
 
 With r rules that reject a node, at most 2^r combinations are intersected, the smallest first; r is rarely above 4.
 """
@@ -68,7 +68,7 @@ def find_deadlocks(view: View) -> tuple[Deadlock, ...]:
 
 
 def _describe_conflict(pod: Pod, view: View) -> str:
-    """Return which of a pod's rules exclude each other and what would help, "" where none do."""
+    """Return which of a pod's rules exclude each other and what would help, "" if none do."""
     if unpredictable(pod, view) is not None:
         return ""
     nodes = admissible(pod, view)
@@ -89,7 +89,7 @@ def _common_nodes(rules: Sequence[_Rule], nodes: frozenset[str]) -> frozenset[st
 def _remedy(rules: Sequence[_Rule], conflicting: Sequence[_Rule], nodes: frozenset[str], view: View) -> str:
     """Name, for each conflicting constraint that alone could admit the pod, the smallest maxSkew that does.
 
-    The plan says whether evictions help, and which.
+    The plan has the evictions that help, if any.
     """
     remedies: list[str] = []
     for rule in conflicting:
@@ -125,7 +125,7 @@ def _spread_rules(pod: Pod, view: View, nodes: frozenset[str]) -> Iterator[_Rule
 
 
 def _admitted_nodes(counts: Counts, nodes: frozenset[str], view: View) -> frozenset[str]:
-    """Return which of the nodes one constraint admits; an empty domain is never full."""
+    """Return which of the nodes one constraint admits; empty domains are never full."""
     key = counts.constraint.key
     full = [value for value in counts.by_domain.filled if not counts.admits(value)]
     return (nodes & view.nodes.carrying((key,))) - _nodes_within(key, full, nodes, view)
@@ -145,7 +145,7 @@ def _affinity_rules(pod: Pod, view: View, nodes: frozenset[str]) -> Iterator[_Ru
     reported: set[tuple[str, frozenset[str]]] = set()
     for whose, key, values in exclusions:
         excluded = _nodes_within(key, values, nodes, view)
-        if (key, excluded) not in reported:  # equal pods exclude each other: the second rule says nothing new
+        if (key, excluded) not in reported:  # equal pods exclude each other, so the second rule adds nothing
             reported.add((key, excluded))
             domains = _list_domains(_domains_of(key, excluded, view))
             yield _Rule(text=f"{whose} over {key} excludes {domains}", nodes=nodes - excluded)

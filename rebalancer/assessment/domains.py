@@ -1,6 +1,6 @@
-"""Domains of a limit: which values of a topology key its pods may use, and which zones count for `when`.
+"""Domains of a limit: the values of a topology key that its pods may use, and the zones that count for `when`.
 
-Besides the domains of nodes, those count that the policy declares or that a NodePool names.
+Domains count if they have nodes, if the policy declares them, or if a NodePool names them.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -57,7 +57,7 @@ def limit_domains(
 
 
 def named_domains(key: str, affinities: Affinities) -> frozenset[str] | None:
-    """Return the values of a key that the affinities name; None where an affinity allows any value."""
+    """Return the values of a key that the affinities name; None if an affinity allows any value."""
     named: frozenset[str] = frozenset()
     for affinity in affinities:
         values = _domains_named_by(key, affinity) if affinity is not None else None

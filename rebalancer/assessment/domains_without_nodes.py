@@ -1,7 +1,8 @@
-"""What a domain without nodes means for the workloads: their skew if it had a node, and what they lose with a domain.
+"""Consequences of domains without nodes: workloads' skew if the domain had a node, and the pods lost with a domain.
 
 kube-scheduler counts over domains with nodes only: 12 pods in zones a:6 b:6 satisfy maxSkew 1, although zone c exists.
-With a node in c the skew is 6. Until then the state of the constraint is the scheduler's; this is reported beside it.
+With a node in c the skew is 6. Until then the constraint keeps the state that the scheduler sees, and this skew is
+reported beside it.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +20,7 @@ from rebalancer.scheduling.view import View
 class DomainWithoutNodes(Struct, frozen=True, kw_only=True, gc=False):
     """A domain without nodes that a constraint of some workloads would count.
 
-    `skew` is what it would be with a node there; `lost` of `total` counted pods are in the fullest domain.
+    `skew` is the skew with a node there; `lost` of `total` counted pods are in the fullest domain.
     """
 
     workloads: tuple[Reference, ...]
@@ -41,8 +42,8 @@ def find_domains_without_nodes(
 ) -> tuple[DomainWithoutNodes, ...]:
     """Return the domains that each constraint would count, in the constraints' order.
 
-    The scheduler's default constraints are left out: nobody has asked for them. Without knowledge of nodes nothing is
-    known to lack one.
+    The scheduler's default constraints are left out, because nobody has asked for them. Without knowledge of nodes the
+    result is empty.
     """
     if "Node" in view.snapshot.unknown:
         return ()

@@ -1,4 +1,4 @@
-"""What the pods' own hard constraints make impossible, wherever the scheduler places the pods.
+"""What the pods' own hard constraints rule out, wherever the scheduler places the pods.
 
 A skew bound is no cap: `maxSkew` s over D domains allows more than s pods in one domain once every other domain holds a
 pod. With n pods it forces at most s only from n - s + 1 domains on.
@@ -16,12 +16,12 @@ from rebalancer.scheduling.view import View
 
 
 def most_under(pods: int, domains: int, max_skew: int) -> int:
-    """Return the most that one of the domains can hold while greatest and least differ by at most `max_skew`."""
+    """Return the most that one of the domains can hold if the counts differ by at most `max_skew`."""
     return pods if pods <= max_skew else max_skew + (pods - max_skew) // max(1, domains)
 
 
 def least_under(pods: int, domains: int, max_skew: int) -> int:
-    """Return the least that one of the domains can hold while greatest and least differ by at most `max_skew`."""
+    """Return the least that one of the domains can hold if the counts differ by at most `max_skew`."""
     return max(0, -(-(pods - (domains - 1) * max_skew) // max(1, domains)))
 
 
@@ -39,7 +39,7 @@ def most_per_domain(parts: Sequence[LimitGroupPart], key: str, pods: int, view: 
 
 
 def guaranteed_skew(parts: Sequence[LimitGroupPart], key: str, domains: int, view: View) -> int | None:
-    """Return the difference between two domains that their hard constraints allow; None where they allow any.
+    """Return the difference between two domains that their hard constraints allow; None if they allow any.
 
     Every owner must have a constraint that counts exactly these pods over exactly this many domains; the loosest binds.
     """
@@ -96,7 +96,7 @@ def _bound_of_one(
 
 
 def _keeps_apart(sample: Pod, labels: set[Labels], key: str, view: View) -> bool:
-    """Return whether its anti-affinity keeps the pod from every pod of its namespace with these labels."""
+    """Return whether a pod's anti-affinity keeps it away from every pod of its namespace with these labels."""
     return any(
         nests(key, term.topology_key, view)
         and ((not term.namespaces and term.namespace_selector is None) or sample.namespace in term.namespaces)

@@ -1,9 +1,9 @@
 """Domains that exist although no node carries them, and how that is known.
 
 kube-scheduler knows a domain by its nodes. Where an autoscaler removes the last node of a zone, the zone is gone from
-every count. Three sources know better: the policy declares the domain, a NodePool would create nodes in it, or the
-memory has seen it lately. Example: nodes in zones a and b, and NodePool general requires a zone In [a, b, c]. Then zone
-c is known, for every pod that may use a node which general creates there.
+every count. Three sources show more: the policy declares the domain, a NodePool would create nodes in it, or the memory
+saw it recently. Example: nodes in zones a and b, and NodePool general requires a zone In [a, b, c]. Then zone c is
+known, for every pod that may use a node which general creates there.
 
 A node of a pool may have any labels that satisfy the pool's requirements. Whether one of these nodes satisfies a pod,
 too, is decided label by label, because no requirement relates two labels.
@@ -57,7 +57,7 @@ class KnownDomain(Struct, frozen=True, gc=False, kw_only=True, order=True):
 
     @property
     def counts(self) -> bool:
-        """Whether limits count it: a domain that is only remembered may be gone for good."""
+        """Whether limits count it; a domain that is only remembered may be gone permanently."""
         return self.source is not DomainSource.REMEMBERED
 
 
@@ -77,7 +77,7 @@ class DomainKnowledge(Struct, frozen=True, gc=False, kw_only=True):
     """What is known of domains besides the nodes.
 
     `declared` and `ignored` are the policy's, by topology key. `seen` are domains of the memory, which matter for
-    `remember` by the time of `clock`. `zone_keys` are keys of zones, whatever number of nodes these have.
+    `remember`, measured by `clock`. `zone_keys` are keys of zones, even if each zone has a single node.
     """
 
     declared: Mapping[str, Collection[str]] = {}
@@ -90,7 +90,7 @@ class DomainKnowledge(Struct, frozen=True, gc=False, kw_only=True):
 
     @property
     def knows_more(self) -> bool:
-        """Whether anything but the memory may know of a domain that limits have to count."""
+        """Whether another source than the memory may know a domain that limits have to count."""
         return bool(self.declared or self.pools)
 
     @classmethod
@@ -112,7 +112,7 @@ class DomainKnowledge(Struct, frozen=True, gc=False, kw_only=True):
         """Return the domains of a key that a pod could use if they had nodes, by value.
 
         `carried` has the value of each node that has the label. `present` are the domains that count for the pod
-        already. A NodePool can give a domain a node that counts even where there are others.
+        already. A NodePool can give a domain a node that counts, even if the domain has other nodes.
         """
         if is_node_key(key, carried, self.zone_keys):
             return ()
@@ -129,7 +129,8 @@ class DomainKnowledge(Struct, frozen=True, gc=False, kw_only=True):
     def requestable(self, key: str, needs: NodeNeeds, carried: Collection[str]) -> Mapping[str, KnownDomain]:
         """Return the domains of a key, with or without nodes, in which an autoscaler may create a node for a pod.
 
-        Where NodePools name domains, only these: a domain that they no longer name is not to get nodes now.
+        If NodePools name domains, only these are returned, because a domain that they no longer name must not get
+        nodes.
         """
         if is_node_key(key, carried, self.zone_keys):
             return {}
@@ -203,7 +204,7 @@ def known_for(
 
 
 class _FixedLabels:
-    """A node with some known labels; nothing else of it is known."""
+    """A node of which only some labels are known."""
 
     def __init__(self, labels: Mapping[str, str]) -> None:
         self._labels = labels
@@ -252,7 +253,7 @@ def _may_use(affinity: RequiredAffinity | None, node: _FixedLabels | _PoolLabels
 
 
 def may_use_domain(pod: Pod, key: str, value: str) -> bool:
-    """Return whether a pod's node selector and affinity admit a node of a domain, whatever else the node has."""
+    """Return whether a pod's node selector and affinity admit a node of a domain, whatever its other labels are."""
     return _may_use(required_part(pod.spec.node_affinity), _FixedLabels({key: value}))
 
 
@@ -271,8 +272,8 @@ def _allows_all(node: _FixedLabels | _PoolLabels, requirements: Iterable[Selecto
 def _is_satisfiable(key: str, requirements: Sequence[SelectorRequirement]) -> bool:
     """Return whether a label can satisfy all requirements on its key, absent or with some value.
 
-    If any value does, one of the tried values does: a named value, the numbers next to a named number, as many others
-    as may be excluded, or a value that nobody names.
+    If any value can, one of the tried values can: a named value, the numbers next to a named number, as many others as
+    may be excluded, or a value that nobody names.
     """
     named = {value for requirement in requirements for value in requirement.values}
     numbers = {int(value) for value in named if value.isascii() and value.isdigit()}

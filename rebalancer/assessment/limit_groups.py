@@ -28,11 +28,11 @@ _ANYWHERE: Final[Affinities] = frozenset({None})
 _ByNamespace = Mapping[str, Sequence[PodController]]
 
 _UNKNOWN: Final = Labels({"": ""})
-"""In place of a key that has not been computed; no label has an empty key."""
+"""Stands for a key that is not computed yet; no label has an empty key."""
 
 
 class LimitGroupPart(Struct, frozen=True, kw_only=True, gc=False):
-    """The pods of one owner that belong to the group; none where the owner has no pods yet."""
+    """The pods of one owner that belong to the group; empty if the owner has no pods yet."""
 
     member: PodController
     pods: tuple[Pod, ...]
@@ -49,7 +49,7 @@ class LimitGroup(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     key: Labels
     parts: tuple[LimitGroupPart, ...]
     population: Mapping[str, int]
-    """Number of living pods of each top owner by UID, in the group or not."""
+    """The number of living pods of each top owner, by UID, whether in the group or not."""
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:
@@ -194,7 +194,7 @@ def _sort_key(place: tuple[str, Labels]) -> tuple[str, list[tuple[str, str]]]:
 
 
 def count_by_owner(controllers: Iterable[PodController]) -> dict[str, int]:
-    """Return how many pods the top owners of these have, by UID."""
+    """Return how many pods the top owners of these controllers have, by UID."""
     population: dict[str, int] = {}
     for member in controllers:
         if member.top is not None:
@@ -214,7 +214,7 @@ def _pods(parts: Iterable[LimitGroupPart]) -> tuple[Pod, ...]:
 
 
 def desired_pods(parts: Sequence[LimitGroupPart], basis: Basis, population: Mapping[str, int]) -> int:
-    """Return how many pods exist (`Live`) or should: each owner's replicas in proportion to its pods in the group.
+    """Return how many pods exist (`Live`) or should exist: owners' replicas in proportion to their pods in the group.
 
     If the result is 0 the living pods are counted: a share of nothing has no meaning.
     """

@@ -5,7 +5,7 @@ from difflib import SequenceMatcher, get_close_matches
 from typing import Final
 
 _SIMILAR: Final = 0.8
-"""The similarity (difflib's, 1 for equal) from which on a name counts as a misspelling of another."""
+"""From this similarity on (difflib's, 1 for equal) a name counts as a misspelling of another name."""
 
 _MOST: Final = 1_000
 """Up to this many names are compared; beyond them a hint may be missing."""

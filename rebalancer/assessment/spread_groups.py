@@ -24,7 +24,7 @@ _Key = tuple[str, Constraints, RequiredAffinity | None, tuple[Toleration, ...]]
 
 
 class SpreadGroup(Struct, frozen=True, kw_only=True, gc=False):
-    """Owners that share constraints and eligible nodes. `sample` represents the next pods of all of them."""
+    """Owners that share constraints and eligible nodes. `sample` represents the next pods of all owners."""
 
     namespace: str
     constraints: Constraints

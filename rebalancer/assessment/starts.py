@@ -1,24 +1,26 @@
-"""Nodes on which nothing starts: what was bound to them lately has no sandbox, or their kubelet rejects it.
+"""Nodes on which nothing starts: recently bound pods have no sandbox, or the kubelet rejects them.
 
-Problem: such a node is Ready, and the scheduler goes on to choose it. It has no address left, its runtime hangs, its
-devices or NUMA nodes are not as their plugins say, or its labels or capacity are not as its Node object says.
+Problem: such a node is Ready, and the scheduler still chooses it. Possible faults: it has no address left, its runtime
+hangs, its devices or NUMA nodes are not as their plugins report, or its labels or capacity are not as in its Node
+object.
 
 Idea: pods without a sandbox for `LONG` are witnesses, and so are pods that their kubelet has rejected within `LATELY`.
-A pod that was bound later than a witness and has started contradicts it. Where the pods of one owner do not start on a
-node that starts others, the fault is theirs (a Secret that does not exist, a device that only they request): they are
-no witnesses on any node. But on their node no pod of that owner starts, whatever else does, until one has.
+A pod that was bound later than a witness and has started contradicts it. If the pods of one owner do not start on a
+node that starts other pods, the fault is theirs (a Secret that does not exist, a device that only they request), and
+they are no witnesses on any node. But for pods of that owner, the node counts as one where nothing starts until one of
+them has started.
 
-`SEVERAL` witnesses of one sort are needed. One pod may wait for its own volume or Secret. And one rejection happens in
-every busy cluster, where two programs decide about one capacity within a second. It is not repeated: the next pod finds
-the node as it is, while a node that is not as its object says rejects the next pod, too.
+`SEVERAL` witnesses of one sort are needed. One pod may wait for its own volume or Secret. And single rejections happen
+in every busy cluster, if two programs decide about one capacity within a second. Those are not repeated, while a node
+that differs from its object rejects the next pod, too.
 
 Example: three pods have been bound to c-0 for 40 minutes, and PodReadyToStartContainers is False for all three. A pod
 that was bound 30 minutes ago and runs would contradict all three.
 
-If the pods of one owner do not start on several nodes, where no other owner's pods have that trouble, they say nothing
-of others, either. Nor does a rejection for what the pod requests: its operating system, a port of its node.
+If only one owner's pods do not start on several nodes, they say nothing about other owners' pods, either. Nor does a
+rejection because of the pod's own requests: its operating system, a port of its node.
 
-Cost: one pass over the pods for the witnesses; only where there are some, a second pass for what has started.
+Cost: one pass over the pods for the witnesses; only if there are some, a second pass for pods that have started.
 """
 
 from collections import defaultdict
@@ -35,7 +37,7 @@ from rebalancer.model.words import name_list, plural
 from rebalancer.scheduling.view import View
 
 LONG: Final = timedelta(minutes=10)
-"""No node takes this long to make a sandbox; pulling images comes after it."""
+"""No node takes this long to make a sandbox; images are pulled afterwards."""
 
 LATELY: Final = timedelta(minutes=10)
 """How long a rejection says something about a node."""
@@ -43,17 +45,16 @@ LATELY: Final = timedelta(minutes=10)
 SEVERAL: Final = 2
 
 _OF_THE_POD: Final = frozenset({"NodePorts", "PodOSNotSupported", "PodOSSelectorNodeLabelDoesNotMatch"})
-"""Rejections that follow from what a pod requests: they say nothing of another owner's pods."""
+"""Rejections because of the pod's own requests, which say nothing about another owner's pods."""
 
 _Starts = Mapping[tuple[str | None, str], datetime]
-"""When the last pod that has started was bound, by node and owner, "" for any."""
+"""When the last started pod was bound, by node and owner, "" for any owner."""
 
 
 class NothingStarts(Refusal):
     """A node does not start, or rejects, the pods that were bound to it lately, and may take a replacement.
 
-    `rejections` are the reasons of its kubelet, none where the pods wait for a sandbox. `own`: it starts pods of other
-    owners.
+    `rejections` are the kubelet's reasons, empty if the pods wait for a sandbox. `own`: it starts pods of other owners.
     """
 
     reason = Reason.NOTHING_STARTS_THERE
@@ -66,7 +67,7 @@ class NothingStarts(Refusal):
 
     @property
     def sentence(self) -> str:
-        """What does not start there since when, and what to do."""
+        """Which pods do not start there, since when, and what to do."""
         number, since = plural(len(self.pods), "pod"), f"{self.since:%Y-%m-%d %H:%M:%SZ}"
         if self.rejections:
             what = f"its kubelet has rejected {number} since {since} ({name_list(self.rejections)})"
@@ -151,7 +152,8 @@ def _is_contradicted(pod: Pod, latest: _Starts, owner: str) -> bool:
 def _find_latest_starts(pods: Iterable[Pod], nodes: Collection[str | None]) -> _Starts:
     """Return when the last-bound pod that has started was bound, by node and owner.
 
-    A pod on the network of its node proves nothing: it needs no address. Neither does a static pod, which is not bound.
+    A pod on the network of its node proves nothing, because it needs no address. Nor does a static pod, which is not
+    bound.
     """
     latest: dict[tuple[str | None, str], datetime] = {}
     for pod in pods:

@@ -24,14 +24,14 @@ class TooManyTerms(Refusal):
 
 
 class TooLarge(NamedTuple):
-    """A workload whose pods are too large, and in what."""
+    """A workload whose pods are too large, and in which respect."""
 
     workload: Reference
     why: str
 
 
 def refuse_terms(spec: PodSpec, most: int) -> TooManyTerms | None:
-    """Return why a pod of this spec may not move where one of its lists has more than `most` entries."""
+    """Return why a pod of this spec may not move if one of its lists has more than `most` entries."""
     for field, entries in _list_terms(spec):
         if len(entries) > most:
             return TooManyTerms(field, len(entries), most)
@@ -48,7 +48,7 @@ def _list_terms(spec: PodSpec) -> Iterator[tuple[str, Sequence[object]]]:
 
 
 def find_too_large(view: View, most: int) -> Iterator[TooLarge]:
-    """Yield the workloads whose pods have more than is read, or more than `most` entries in a list."""
+    """Yield the workloads whose pods have more entries than are read, or more than `most` in a list."""
     for member in members(view):
         spec = member.pods[0].spec
         why = spec.unread or str(refuse_terms(spec, most) or "")

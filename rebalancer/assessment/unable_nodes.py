@@ -1,17 +1,17 @@
-"""Nodes that, by some object, cannot run a pod, though the scheduler may choose them.
+"""Nodes that cannot run a pod, as some object shows, although the scheduler may choose them.
 
-The scheduler does not check any of this. The kubelet rejects the pod, or its containers never start. Where the kubelet
-rejects it, its owner makes one pod after the other:
+The scheduler does not check any of this. The kubelet rejects the pod, or its containers never start. If the kubelet
+rejects the pod, its owner creates one pod after another:
 
 * `spec.os` of the pod is another system than the node's label says;
 * the node's CSINode does not name the CSI driver of a volume of the pod, which a CSINode of another node names;
 * the node's runtime does not have the handler of the pod's RuntimeClass (`status.runtimeHandlers`);
 * the node says that it lacks a feature that the pod needs (`status.features`, features of `status.runtimeHandlers`).
 
-Nor does it check what its configuration switches off. Of that, kubelets check node affinity, host ports and free
-capacity themselves.
+Nor does the scheduler check what its configuration switches off; of these rules, kubelets themselves check node
+affinity, host ports and free capacity.
 
-What no object says restricts nothing: a node without a CSINode, a kubelet that does not list its handlers.
+Missing facts restrict nothing: a node without a CSINode, a kubelet that does not list its handlers.
 """
 
 from collections.abc import Iterator, Mapping
@@ -34,14 +34,14 @@ class Inability(NamedTuple):
     remedy: str
     of_system: bool = False
     uncounted: bool = False
-    """Whether constraints may not count these nodes, though the scheduler takes them."""
+    """Whether constraints may leave these nodes out although the scheduler may choose them."""
 
 
 _FIELDS: Final[Mapping[str, str]] = {
     NodeFeature.USER_NAMESPACES: "hostUsers is false",
     NodeFeature.SUPPLEMENTAL_GROUPS_POLICY: "securityContext.supplementalGroupsPolicy is Strict",
 }
-"""The part of a pod that needs a feature."""
+"""For each feature, the part of a pod that needs it."""
 
 
 def find_inabilities(pod: Pod, view: View) -> Iterator[Inability]:
@@ -84,7 +84,7 @@ def _rejecting(pod: Pod, view: View) -> Iterator[Inability]:
 
 
 def _find_drivers(pod: Pod, view: View) -> Mapping[str, str]:
-    """Return the CSI drivers of the volumes of a pod, each with what has it."""
+    """Return the CSI drivers of a pod's volumes, each with the volume or claim that needs it."""
     snapshot, drivers = view.snapshot, dict.fromkeys(pod.drivers, "an inline volume")
     for name in pod.claims:
         claim = snapshot.claim.get((pod.namespace, name))

@@ -1,6 +1,6 @@
 """References of the policy to objects that do not exist: with a misspelt name a limit would be satisfied silently.
 
-Nothing is reported about kinds that are not known, about an empty cluster, or where a policy may rightly not match: a
+Nothing is reported about kinds that are not known, about an empty cluster, or if a policy may rightly match nothing: a
 limit for clusters with zones is idle without zones. A label exists if a pod, in any state, or a template has it.
 """
 
@@ -24,7 +24,7 @@ _NODE_FIELDS: Final = frozenset({"zoneKey", "topologyKey", "within"})
 class Unmatched:
     """A value in a field of the policy that matches no object.
 
-    `limit` is "" for a field of the group itself, `group`, too, for a field outside of groups.
+    `limit` is "" for a field of the group itself; `group` is "", too, for a field outside of groups.
     """
 
     group: str
@@ -47,7 +47,7 @@ class Unmatched:
 
 
 def find_unmatched(view: View, assessment: Assessment, policy: Policy) -> tuple[Unmatched, ...]:
-    """Return all of them, in the policy's order. What matches costs next to nothing, however large the cluster."""
+    """Return all unmatched references, in the policy's order. Matches cost next to nothing, even in large clusters."""
     unmatched: list[Unmatched] = list(_unmatched_eligibility(policy, view))
     limit_groups: dict[str, list[LimitGroup]] = {}
     for limit_group in assessment.pod_groups:
@@ -65,14 +65,15 @@ def find_unmatched(view: View, assessment: Assessment, policy: Policy) -> tuple[
 
 
 def _unmatched_eligibility(policy: Policy, view: View) -> Iterator[Unmatched]:
-    """Yield the namespaces of `eligibility` that do not exist: a misspelt exclude protects nothing."""
+    """Yield the namespaces of `eligibility` that do not exist: a misspelt exclusion protects nothing."""
     namespaces, shipped = policy.eligibility.namespaces, EligibleNamespaces()
     for field, globs, defaults in (
         ("include", namespaces.include, shipped.include),
         ("exclude", namespaces.exclude, shipped.exclude),
     ):
         for glob in globs:
-            # kube-* also protects namespaces that may come; some clusters lack what a policy for many clusters names.
+            # kube-* also protects future namespaces; a policy for many clusters names namespaces that some of them
+            # lack.
             standing = glob in defaults or glob in shipped.exclude or (field == "exclude" and "*" in glob)
             if not standing and not _matches_namespace(glob, view):
                 near = nearest_name(glob, _known_namespaces(view))

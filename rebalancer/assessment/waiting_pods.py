@@ -1,6 +1,6 @@
 """Pods without a node, of workloads that a constraint or a limit concerns: why the scheduler does not place them.
 
-A constraint counts placed pods only, so that a workload may be Satisfied while one of its pods finds no node.
+A constraint counts placed pods only, so a workload may be Satisfied while one of its pods finds no node.
 """
 
 from collections import defaultdict
@@ -30,7 +30,7 @@ class WaitingPods(Struct, frozen=True, kw_only=True):
 
 
 def find_waiting_pods(view: View, concerned: Collection[Reference]) -> tuple[WaitingPods, ...]:
-    """Return the pods of these workloads that have no node, by workload; pods that are alike are evaluated once."""
+    """Return the pods of these workloads that have no node, by workload; equal pods are evaluated once."""
     messages: dict[tuple[str, Labels, PodSpec, tuple[str, ...]], str] = {}
     waiting: defaultdict[tuple[Reference, str, bool], list[str]] = defaultdict(list)
     for pod in view.snapshot.unplaced:

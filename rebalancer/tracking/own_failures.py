@@ -39,10 +39,12 @@ _OF_NAMESPACE: Final = re.compile(
     r"|(maximum|minimum) \S+ (usage|limit|request) per (Container|Pod) "
     r"|\S+ max limit to request ratio per (Container|Pod) )"
 )
-"""How the API server words why a pod cannot be created where the reason is the namespace's own: its ResourceQuota, its
-LimitRange, its Pod Security level, its ServiceAccounts. A webhook or policy that uses such words says first that it is
-one. Source: `plugin/pkg/admission/resourcequota`, `limitranger` and `serviceaccount`,
-`staging/src/k8s.io/pod-security-admission`."""
+"""The API server's words when the namespace's own objects prevent a pod's creation.
+
+These objects are its ResourceQuota, its LimitRange, its Pod Security level and its ServiceAccounts. Messages of
+webhooks and policies begin with other words. Source: `plugin/pkg/admission/resourcequota`, `limitranger` and
+`serviceaccount`, `staging/src/k8s.io/pod-security-admission`.
+"""
 
 _IMAGE: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName"})
 """Waiting reasons of a container whose image cannot be pulled."""

@@ -1,4 +1,4 @@
-"""The terms that living pods declare, each once for the pods of a namespace that share it."""
+"""The terms that living pods declare, each once for all pods of a namespace that share the term."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -58,6 +58,6 @@ def find_workloads(runs: Sequence[Run], view: View) -> tuple[Reference, ...]:
 
 def _iterate_workloads(runs: Sequence[Run], view: View) -> Iterator[Reference]:
     for run in runs:
-        # Pods without an owner are workloads of their own, even where they are alike.
+        # Each pod without an owner is a workload of its own, even if such pods are alike.
         for pod in run.pods[:1] if run.pods[0].owner is not None else run.pods:
             yield find_reference(pod, view)

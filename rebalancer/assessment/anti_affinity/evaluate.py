@@ -31,16 +31,16 @@ from rebalancer.scheduling.view import View
 NODES_NOT_READ: Final = "no node was read: which pods share a domain is not known"
 
 _PODS_OF_AN_OPERATION: Final = 20
-"""Pods that are grouped by domain in the time that an operation takes."""
+"""How many pods are grouped by domain in the time of one operation."""
 
 
 def evaluate_anti_affinity(view: View, share: int = SHARE) -> tuple[EvaluatedTerm, ...]:
-    """Evaluate the terms, in an order that does not depend on that of pods; none where the scheduler ignores them."""
+    """Evaluate the terms, in an order independent of the pods' order; none if the scheduler ignores terms."""
     return _evaluate(view, TermKind.REQUIRED, share)
 
 
 def evaluate_preferred(view: View, share: int = SHARE) -> tuple[EvaluatedTerm, ...]:
-    """Evaluate the preferred terms: whether pods cost more than they have to, by counting alone."""
+    """Evaluate the preferred terms: by counting alone, whether pods cost more than they have to."""
     return _evaluate(view, TermKind.PREFERRED, share)
 
 
@@ -83,7 +83,7 @@ class _Terms:
         self._view, self._share = view, share
         self._selected = SelectedPods(view)
         self._used: defaultdict[str, int] = defaultdict(int)
-        """Operations by namespace."""
+        """Operations spent, by namespace."""
 
     def evaluate(self, kind: TermKind) -> Iterator[EvaluatedTerm]:
         """Yield the terms of a kind that concern a namespace whose workloads were read."""
@@ -95,7 +95,7 @@ class _Terms:
         return covers(term.namespace) or any(covers(workload.namespace) for workload in term.concerned)
 
     def _relate(self, evaluated: Sequence[tuple[DeclaredTerm, EvaluatedTerm]]) -> Iterator[EvaluatedTerm]:
-        """Add the participants to satisfied terms that concern pods of violated terms: no move may cost them more."""
+        """Add the participants to satisfied terms that concern pods of violated terms: no move may violate them."""
         samples = {one.owner.uid: one.pods[0] for _, term in evaluated for one in term.members if one.owner is not None}
         for declared, term in evaluated:
             if not samples or term.violated or term.unknown or not self._concerns(declared, samples):
@@ -106,7 +106,7 @@ class _Terms:
             yield structs.replace(term, participants=participants, members=members)
 
     def _concerns(self, declared: DeclaredTerm, samples: Mapping[str, Pod]) -> bool:
-        """Return whether some of these pods, by the UID of their owner, declare a term or are selected by it."""
+        """Return whether some sample pods, given by the UID of their owner, declare a term or are selected by it."""
         if declared.term.selector is None:
             return False
         owners = (run.pods[0].owner for run in declared.runs)
@@ -157,7 +157,7 @@ class _Terms:
         return weight * sum(declaring[domain] * selected[domain] - both[domain] for domain in shared)
 
     def _find_least(self, declared: DeclaredTerm) -> int:
-        """Return a lower bound of the cost: the cost of pods that select each other and no others, spread evenly."""
+        """Return a lower bound of the cost: that of pods which select exactly each other, spread evenly."""
         namespace, term, weight, runs, _ = declared
         own = sum(len(run.nodes) for run in runs)
         needs = self._find_separation(declared)
@@ -169,7 +169,7 @@ class _Terms:
         return weight * (more * (even + 1) * even + (needs.domains - more) * even * (even - 1))
 
     def _find_unknown(self, declared: DeclaredTerm) -> str:
-        """Say why a term is not evaluated, "" if it is: no node was read, or its namespace has used its share."""
+        """Say why a term is not evaluated ("" if it is): no node was read, or its namespace has used its share."""
         if "Node" in self._view.snapshot.unknown:
             return NODES_NOT_READ
         selector = declared.term.selector
@@ -195,17 +195,17 @@ class _Terms:
         )
 
     def _find_shared(self, declared: DeclaredTerm) -> Collection[str]:
-        """Return the domains with a pod that declares the term and a pod that it selects, if these may be two."""
+        """Return the domains with a pod that declares the term and another pod that it may select."""
         namespace, term, _, runs, _ = declared
         selected = self._selected.count(namespace, term)
         if not selected:
             return ()
         own = [selects(term, namespace, run.pods[0], self._view) for run in runs]
-        if all(own) and max(selected.values()) == 1:  # nearly always: the declaring pods are among the selected
+        if all(own) and max(selected.values()) == 1:  # the usual case: the declaring pods are also selected
             return ()
         values = self._view.nodes.values(term.topology_key)
         declaring = Counter(values[node] for run in runs for node in run.nodes if node in values)
-        # One of each is one pod where the term selects all pods that declare it.
+        # If the term selects every pod that declares it, a single pod is counted twice.
         least = 2 if all(own) else 1
         return {
             domain for domain, number in declaring.items() if domain in selected and number + selected[domain] > least
@@ -234,7 +234,7 @@ class _Terms:
             yield Part.SELECTED if id(run) not in own else Part.BOTH if id(run) in chosen else Part.DECLARES, run
 
     def _gather_participants(self, declared: DeclaredTerm) -> tuple[Participants, ...]:
-        """Return these pods by owner and part."""
+        """Return the participants of a term by owner and part."""
         gathered: defaultdict[tuple[str, str, Part], list[Pod]] = defaultdict(list)
         for part, run in self._find_runs(declared):
             owner = run.pods[0].owner
@@ -255,7 +255,7 @@ class _Terms:
                 yield by_uid[uid]
 
     def _find_owner(self, run: Run) -> tuple[str, Reference | None]:
-        """Return the owner of some pods, and its workload: of several owners, if these are its ReplicaSets."""
+        """Return the owner of some pods, and the workload, whose ReplicaSets may be several owners."""
         owner = run.pods[0].owner
         return (owner.uid, find_reference(run.pods[0], self._view)) if owner is not None else ("", None)
 
@@ -275,7 +275,7 @@ class _Terms:
         )
 
     def _find_separation(self, declared: DeclaredTerm) -> Separation | None:
-        """Return what the pods that declare the term and are selected by it need, None where there are none."""
+        """Return what the pods need that declare the term and are selected by it, None without such pods."""
         namespace, term, _, runs, terminating = declared
         exists = self._view.nodes.by_name.__contains__
         own = [

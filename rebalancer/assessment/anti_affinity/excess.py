@@ -1,9 +1,9 @@
 """The fewest pods that must leave one domain, so that no two of the remaining pods conflict by a term.
 
 A pod of the domain declares the term, is selected by it, or both. Two pods conflict if one declares the term and it
-selects the other. So pods that do both conflict with all others. Pods that only declare it do not conflict with each
-other, nor do pods that are only selected. Pods of two ReplicaSets of one Deployment never conflict: its rollout removes
-one of them.
+selects the other. So pods that do both conflict with all other pods. Pods that only declare it do not conflict with
+each other, nor do pods that are only selected. Pods of two ReplicaSets of one Deployment never conflict: its rollout
+removes one of them.
 
 At most this many can stay (a greatest set without conflicts); the rest is in excess:
 
@@ -32,7 +32,7 @@ class Part(IntEnum):
 
 
 class Share(NamedTuple):
-    """Pods of a domain that are alike: their part, their owner, and the workload whose owners do not conflict."""
+    """Equal pods of a domain: their part, their owner, and their workload, within which owners do not conflict."""
 
     part: Part
     owner: Hashable

@@ -1,4 +1,4 @@
-"""One required term of podAntiAffinity, evaluated: who declared it, and which pods conflict in which domains."""
+"""An evaluated term of podAntiAffinity: which workloads declare it, and which pods conflict in which domains."""
 
 from typing import NamedTuple
 
@@ -31,10 +31,10 @@ class Conflict(NamedTuple):
 
 
 class Separation(NamedTuple):
-    """What a term needs whose own pods it selects: for each of `pods` one of the `domains` that admit them.
+    """What a term needs that selects its own pods: for each of `pods` one of the `domains` that admit them.
 
-    `free` counts the domains without a pod that keeps others away: a terminating pod does until it is gone. `domains`
-    and `free` are None where a node that admits them lacks the key, since it takes any number.
+    `free` counts the domains without a pod that keeps others away; even a terminating pod does so until it is gone.
+    `domains` and `free` are None if a node that admits the pods lacks the key, since it takes any number.
     """
 
     pods: int
@@ -60,15 +60,15 @@ class DeclaredBy(NamedTuple):
 class EvaluatedTerm(Struct, frozen=True, kw_only=True, gc=False):
     """A term of the pods of one namespace, with its conflicts, by domain.
 
-    `workloads` have pods that declare it, in the order of their names. `separation` is None where the term selects none
-    of these pods, and where it is satisfied. `unknown` says why it is not evaluated.
+    `workloads` have pods that declare it, in the order of their names. `separation` is None if the term selects none of
+    these pods, or is satisfied. `unknown` says why it is not evaluated.
 
-    `participants` are all pods that it concerns, in any domain, and `members` their owners. A satisfied term has them
-    only where pods of a violated term are among them.
+    `participants` are all pods that it concerns, in any domain, and `members` their owners. A satisfied term has both
+    only if pods of a violated term are among them.
 
     `weight` is a preferred term's, 0 for a required term. A preferred term's `cost` sums the weights over the ordered
     pairs of pods in one domain: the first declares the term, and it selects the second. `least` is a lower bound of the
-    cost; the term has conflicts only where it costs more.
+    cost; the term has conflicts only if it costs more.
     """
 
     namespace: str
@@ -85,7 +85,7 @@ class EvaluatedTerm(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def kind(self) -> TermKind:
-        """Whether it is required."""
+        """Whether the term is required or preferred."""
         return TermKind.PREFERRED if self.weight else TermKind.REQUIRED
 
     @property
@@ -104,7 +104,7 @@ class EvaluatedTerm(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def state(self) -> State:
-        """Infeasible: the pods of a required term outnumber the domains, whatever is moved."""
+        """The state; Infeasible if the pods of a required term outnumber the domains."""
         if self.unknown:
             return State.UNKNOWN
         if not self.conflicts:
@@ -129,7 +129,8 @@ class EvaluatedTerm(Struct, frozen=True, kw_only=True, gc=False):
     def token(self) -> str:
         """A name that does not change from cycle to cycle, nor from one revision of the term to the next.
 
-        What the API server has merged into the selector for matchLabelKeys and mismatchLabelKeys is no part of it.
+        The name ignores labels that the API server has merged into the selector for matchLabelKeys and
+        mismatchLabelKeys.
         """
         term, selector = self.term, self.term.selector
         if selector is not None:
@@ -148,7 +149,7 @@ class EvaluatedTerm(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def selected(self) -> str:
-        """Which pods it selects, as `kubectl` takes it after `-l`, and of which namespaces."""
+        """The selected pods, as a selector for `kubectl -l`, and their namespaces."""
         term = self.term
         if term.selector is None:
             return "no pod (labelSelector is null)"
@@ -161,7 +162,7 @@ class EvaluatedTerm(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def message(self) -> str:
-        """Why it is not satisfied, with the numbers; "" where it is."""
+        """Why the term is not satisfied, with the numbers; "" if it is."""
         if self.unknown:
             return self.unknown
         if not self.conflicts:

@@ -1,4 +1,4 @@
-"""Which living pods a term selects: looked up once for all terms with the same selection, and by domain."""
+"""The living pods that a term selects, by domain; looked up once for all terms with the same selection."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -78,7 +78,7 @@ class SelectedPods:
         return frozenset(values[node] for node in nodes if node in values)
 
     def find_runs(self, namespace: str, term: PodAffinityTerm) -> Sequence[Run]:
-        """Return the runs of pods that it selects."""
+        """Return the runs of pods that a term selects."""
         assert term.selector is not None  # a term that selects nobody has no conflict
         key = term.selector, self.namespaces(namespace, term)
         runs = self._runs.get(key)

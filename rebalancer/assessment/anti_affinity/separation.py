@@ -11,7 +11,7 @@ from rebalancer.scheduling.view import View
 
 
 class OwnPods(NamedTuple):
-    """Pods that declare a term and are selected by it: a sample, how many, their owner, and as in `excess.Share`."""
+    """Pods that declare a term and are selected by it: a sample, their number, and owner as in `excess.Share`."""
 
     sample: Pod
     number: int
@@ -22,7 +22,7 @@ class OwnPods(NamedTuple):
 def find_separation(own: Sequence[OwnPods], key: str, occupied: Collection[str], view: View) -> Separation:
     """Return what these pods need; `occupied` are the domains with pods that keep others away.
 
-    Among the ReplicaSets of one Deployment the one with most pods counts, since pods of two do not conflict.
+    Of a Deployment's ReplicaSets, that with most pods counts, since pods of two ReplicaSets do not conflict.
     """
     pods_by_owner: defaultdict[Hashable, defaultdict[Hashable, int]] = defaultdict(lambda: defaultdict(int))
     for _, number, owner, workload in own:
@@ -38,5 +38,5 @@ def find_separation(own: Sequence[OwnPods], key: str, occupied: Collection[str],
 
 
 def _find_domains(values: Mapping[str, str], nodes: Collection[str]) -> frozenset[str | None]:
-    """Return the domains of nodes; None is among them where a node lacks the key."""
+    """Return the domains of nodes; None is among them if a node lacks the key."""
     return frozenset(map(values.get, nodes))

@@ -1,6 +1,6 @@
-"""Findings: what is wrong without violating a constraint, outages in waiting first, then mistakes in manifests.
+"""Findings: faults that violate no constraint, first looming outages, then mistakes in manifests.
 
-One module for each kind of question. Each has a function that yields findings, and none imports another.
+Each module answers one kind of question by a function that yields findings; no module imports another.
 """
 
 from collections.abc import Sequence

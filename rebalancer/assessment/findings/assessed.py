@@ -1,12 +1,12 @@
-"""Findings for which the assessment has a row already: one finding for each row.
+"""Findings for which the assessment already has rows: one finding for each row.
 
 * EvictedByOthers: a drain or a program beside the rebalancer evicts pods of a workload. The plan says whether its moves
   wait for that.
 * SizesWithoutPlacement: numbers of replicas for which the hard constraints of a workload leave no placement.
 * DomainUnsettled: a domain that loses nodes, or has until a moment ago; a drain of several nodes is reported once.
-* NothingStartsThere: a node does not start, or rejects, the pods that were bound to it lately. It is reported whether
-  or not anything is to be repaired, since the scheduler goes on to choose the node.
-* NamespaceTooCostly: not all constraints of a namespace are evaluated, as they take more than its share.
+* NothingStartsThere: a node does not start, or rejects, the pods that were bound to it lately. It is reported even if
+  nothing is to be repaired, since the scheduler still chooses the node.
+* NamespaceTooCostly: not all constraints of a namespace are evaluated, because they exceed its share.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""SeveralBudgets, BudgetAlwaysZero, BudgetNotComputed: disruption budgets that allow no eviction, of a drain either."""
+"""SeveralBudgets, BudgetAlwaysZero, BudgetNotComputed: disruption budgets that allow no eviction, even by a drain."""
 
 from collections.abc import Iterator
 
@@ -11,7 +11,7 @@ from rebalancer.scheduling.view import View
 
 
 def budget_findings(view: View) -> Iterator[Finding]:
-    """Yield workloads that several budgets select, and budgets that can never allow an eviction, or cannot now."""
+    """Yield workloads that several budgets select, and budgets that allow no eviction, ever or now."""
     snapshot = view.snapshot
     for budget in snapshot.budgets:
         why = _why_never(budget)
@@ -46,7 +46,7 @@ def budget_findings(view: View) -> Iterator[Finding]:
 
 
 def _why_never(budget: DisruptionBudget) -> str:
-    """Return why a budget can never allow a disruption, "" where it can.
+    """Return why a budget can never allow a disruption, "" if it can.
 
     A percentage of few pods may round up to all of them; the status has the number, unless it is out of date.
     """

@@ -1,10 +1,10 @@
-"""Findings about constraints themselves: the pods' templates state what cannot work, or not for all of the pods.
+"""Findings about constraints themselves: pod templates state rules that cannot work, or not for all pods.
 
 * Selectors that do not count the workload's own pods: missing, empty, or for other pods.
 * TemplateRefused: the API server accepted a template but refuses its pods, so that none is created.
 * MixedConstraints: pods that one constraint counts together carry different values of it. After a change of the
-  template new pods carry the new values and running pods the old values until they are replaced: some pods are placed
-  by another rule than the rest.
+  template new pods carry the new values, and running pods the old values until they are replaced, so some pods are
+  placed by another rule than the rest.
 * ConstraintsContradict: rules of one workload can never be satisfied together, however empty the cluster is. A domain
   that counts but takes none of the pods keeps the minimum low permanently: the pods' affinity or tolerations exclude
   its nodes, while the constraint's inclusion policy counts them.
@@ -110,7 +110,7 @@ def mixed_constraint_findings(view: View) -> Iterator[Finding]:
 
 
 def _pod_classes(member: PodController) -> Iterator[tuple[Pod, int]]:
-    """Yield one pod of each pod class with the number of its pods; equal specs and labels mostly are one object.
+    """Yield one pod of each pod class with the number of its pods; equal specs and labels are mostly one object.
 
     The next pod is yielded with the number 0, because its values may differ from those of the running pods.
     """
@@ -154,7 +154,7 @@ def contradiction_findings(groups: Sequence[EvaluatedGroup], view: View) -> Iter
 
 
 def _closed_domain_finding(evaluated: EvaluatedConstraint, group: EvaluatedGroup, view: View) -> Iterator[Finding]:
-    """Yield a finding where domains that are closed for good prevent some of the pods from ever being placed."""
+    """Yield a finding if permanently closed domains prevent some pods from ever being placed."""
     sample, counts, constraint = group.spread.sample, evaluated.counts, evaluated.constraint
     if counts.floor_at_zero or ineffective(constraint, view):
         return
@@ -206,7 +206,7 @@ def _top_owner(member: PodController) -> Iterator[Workload]:
 
 
 def _affinity_contradiction(member: PodController) -> Iterator[Finding]:
-    """Yield a finding where a pod requires both affinity and anti-affinity to the same pods."""
+    """Yield a finding if a pod requires both affinity and anti-affinity to the same pods."""
     sample = member.sample
     if sample is None:
         return

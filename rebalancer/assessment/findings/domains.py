@@ -1,12 +1,12 @@
-"""Findings about topology keys and domains: what constraints and limits count by, compared with the nodes that exist.
+"""Findings about topology keys and domains of constraints and limits, compared with the existing nodes.
 
 * TopologyKeyMissing: nodes that a workload may use lack the key of one of its constraints, or misspell it. Such a node
   takes no pod under a hard constraint, and its pods are not counted. A topology key of the policy is reported if no
   node at all has it.
 * TooFewDomains: fewer domains than a rule needs.
 * DomainUnused: declared domains without pods.
-* DomainWithoutNodes: a domain exists that no node carries, and that would violate a constraint with a node. Nothing is
-  violated for kube-scheduler, and no pod moves when the domain gets its first node back. But the loss of one domain
+* DomainWithoutNodes: a domain exists that no node carries, and a node there would make a constraint violated. Nothing
+  is violated for kube-scheduler, and no pod moves when the domain gets its first node back. But the loss of one domain
   takes more of the pods than the constraint intends.
 """
 
@@ -37,7 +37,7 @@ from rebalancer.scheduling.spread_constraints import Origin
 from rebalancer.scheduling.view import View
 
 _READ = 100
-"""Nodes without the key that are searched for a misspelling."""
+"""How many nodes without the key are searched for a misspelling."""
 
 _WELL_KNOWN = frozenset(
     {HOSTNAME, ZONE, "topology.kubernetes.io/region", "node.kubernetes.io/instance-type"}
@@ -110,7 +110,7 @@ def _message(key: str, nodes: Sequence[str], usable: int, workloads_of_key: Sequ
 
 
 def _correction(key: str, label: str, view: View) -> str:
-    """Return which of two similar keys to correct: the other is well known, or on far more nodes."""
+    """Return which of two similar keys to correct; the right key is well known, or on far more nodes."""
     known, its = key in _WELL_KNOWN, label in _WELL_KNOWN
     many = len(view.nodes.values(label)) > _FAR_MORE * len(view.nodes.values(key))
     if its and not known:
@@ -169,7 +169,7 @@ def _no_domain_message(key: str, view: View) -> str:
 
 
 def _anti_affinity_finding(member: PodController, view: View) -> Iterator[Finding]:
-    """Yield a finding where a workload whose anti-affinity separates its pods has more pods than domains."""
+    """Yield a finding if a workload whose anti-affinity separates its pods has more pods than domains."""
     sample, top = member.sample, member.top or member.owner
     if sample is None or top is None or not sample.spec.pod_affinity.anti_required:
         return
@@ -200,9 +200,9 @@ def _count_domains(term: PodAffinityTerm, usable: frozenset[str], view: View) ->
     return view.memo(("domains that exist", key, usable), make)
 
 
-# Many branches: one finding, from what is declared to what is held; each `if` leaves out a group that has none.
+# Many branches: one finding, from what is declared to what is held; each `if` leaves out groups without a finding.
 def unused_domain_findings(gathered: Sequence[LimitGroup], view: View) -> Iterator[Finding]:
-    """Yield zones without pods that an affinity names or a limit declares, where there are enough pods."""
+    """Yield zones without pods that an affinity names or a limit declares, if there are enough pods."""
     for group in gathered:
         key = group.policy_group.zone_key
         declared = frozenset(
@@ -254,7 +254,7 @@ def worst_rows(rows: Iterable[DomainWithoutNodes]) -> Sequence[tuple[Reference, 
 
 
 def describe_domain_without_nodes(row: DomainWithoutNodes) -> str:
-    """Return domain, source, skew, what the loss of one domain takes, and what to do."""
+    """Describe domain, source, skew, the pods lost with one domain, and the remedy."""
     domain, percent = row.domain, round(100 * row.lost / row.total)
     return (
         f"{row.topology_key} {domain.value} has no node ({describe_source(domain)}): with a node there the skew would "

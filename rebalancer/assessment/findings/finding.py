@@ -1,4 +1,4 @@
-"""A finding: something that is wrong without violating a constraint, its object, and the remedy."""
+"""A finding: a fault that violates no constraint, its object, and the remedy."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,16 +1,16 @@
-"""Findings about nodes that the scheduler chooses and that cannot run the pods: systems, architectures, what they lack.
+"""Findings about nodes that the scheduler chooses but that cannot run the pods: systems, architectures, lacks.
 
 * SystemNotSelected: the pods of a workload say in `spec.os` what they run on, and may be placed on nodes with another
   kubernetes.io/os label. The scheduler does not read `spec.os`; the kubelet rejects the pod. One finding for each
-  workload: each is a fault, with a remedy of its own.
-* NodeCannotRun: pods may be placed on nodes that, by some object, lack what the pods need: a CSI driver, a runtime
-  handler, a feature. One finding for each workload and each lack.
+  workload: each is a fault with its own remedy.
+* NodeCannotRun: pods may be placed on nodes that lack something that the pods need, as some object shows: a CSI driver,
+  a runtime handler, a feature. One finding for each workload and each lack.
 * ArchitectureNotSelected: pods may be placed on nodes of several architectures, and it is not known what their images
-  are built for. In a cluster of several architectures that is true for most workloads, and mostly right. So it is one
-  finding for all workloads. It leaves out workloads that have Ready pods on nodes of each architecture, which shows
-  that it is right.
+  are built for. In a cluster of several architectures this holds for most workloads, mostly without harm, so one
+  finding covers all workloads. Workloads with Ready pods on nodes of each architecture are left out, because their
+  images work on each.
 
-All are about workloads with a constraint of their own or a limit in force: the others stay where they are.
+All concern workloads with their own constraint or a limit in force, because other workloads are not moved.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence

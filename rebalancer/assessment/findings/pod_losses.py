@@ -26,7 +26,7 @@ _TRIED: Final = 64
 """Nodes tried for one pod."""
 
 _DOMAINS: Final = 8
-"""Emptiest domains in which they are searched."""
+"""Nodes are searched for in this many of the emptiest domains."""
 
 _FEW: Final = 64
 """Constraints with more domains are not searched for open ones."""
@@ -43,7 +43,7 @@ class _Seen(NamedTuple):
 
 
 class PodLosses:
-    """Losses of one owner's pods. `next_pod` replaces any of them; `hard` are the counts of its hard constraints."""
+    """Losses of one owner's pods. `next_pod` replaces each pod; `hard` are the counts of its hard constraints."""
 
     def __init__(self, next_pod: Pod, hard: Sequence[Counts], view: View) -> None:
         self._next_pod = next_pod
@@ -61,12 +61,12 @@ class PodLosses:
     def undecided(self, pods: Sequence[Pod]) -> list[Pod]:
         """Return the pods without a node that surely takes their replacement.
 
-        Required affinity may lose the pod that it needs, and nominated pods may take capacity: then no node is sure.
+        Required affinity may lose the pod that it needs, and nominated pods may take capacity; then no node is certain.
         """
         if not self._monotone:
             return list(pods)
         if self._find_taker([_Seen(None, counts.minimum) for counts in self._hard]):
-            # That node takes the replacement of every pod whose deletion does not change a minimum, which are most.
+            # This node takes the replacement of every pod whose deletion changes no minimum, as for most pods.
             pods = [pod for pod in pods if self._may_lower_minimum(pod)]
         return [pod for pod in pods if not self._find_taker(self._after(pod))]
 
@@ -96,7 +96,7 @@ class PodLosses:
     def is_blocked(self, pod: Pod) -> bool:
         """Return whether the counts show that no node can take the replacement.
 
-        They do where no open domain of the coarsest constraint has a node that takes such pods.
+        They show it if no open domain of the coarsest constraint has a node that takes such pods.
         """
         if self._coarsest is None:
             return False

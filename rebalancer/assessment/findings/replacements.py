@@ -1,7 +1,7 @@
 """ReplacementBlocked: workloads with a pod that could not be replaced if it were deleted now.
 
-Problem: a skew within its bound can hide an outage in waiting. A cordoned zone still counts and holds the minimum down,
-so that no node admits the replacement of a pod that goes.
+Problem: a skew within its bound can hide an outage in waiting. A cordoned zone still counts and keeps the minimum low,
+so that no node admits the replacement of a lost pod.
 
 Idea, cheapest test first: (1) a pod within all constraints, on a node that still takes such pods, can return there;
 (2) the counts after the deletion follow by arithmetic (`pod_losses`), which mostly yields a node that takes the
@@ -36,7 +36,7 @@ from rebalancer.scheduling.unpredictable import Unpredictable
 from rebalancer.scheduling.view import View
 
 MOST_PREDICTED: Final = 2_000
-"""Predictions by the full scheduling model in one assessment; undecided pods beyond them have no finding."""
+"""Predictions by the full scheduling model in one assessment; further undecided pods get no finding."""
 
 MOST_DESCRIBED: Final = 1_000_000
 """Up to this many nodes are visited in one assessment to count the filters that reject a replacement."""
@@ -86,7 +86,7 @@ class _ReplacementCheck:
             yield workload_finding(FindingKind.REPLACEMENT_BLOCKED, member.reference, message)
 
     def _describe_blocked(self, placed: Sequence[Pod], next_pod: Pod, hard: Sequence[Counts]) -> str:
-        """Return which pod could not be replaced and why; "" if all can be, or none was shown to be blocked."""
+        """Return which pod could not be replaced and why; "" if no pod was shown to be blocked."""
         losses = PodLosses(next_pod, hard, self._view)
         undecided = losses.undecided(placed)
         for pod in undecided:
@@ -101,13 +101,13 @@ class _ReplacementCheck:
         return ""
 
     def _describe(self, pod: Pod, made: Pod, state: View) -> str:
-        """Return why a future pod finds no node in a state, for as many workloads as may be searched."""
+        """Return why a future pod finds no node in a state; the filters are named only within the search budget."""
         self._nodes_left -= len(state.nodes.names)
         text = f"if {pod.name} on {pod.node} were deleted, no node would admit its replacement"
         return f"{text}: {_describe_rejections(made, state)}" if self._nodes_left >= 0 else text
 
 
-# Many branches: a list of independent conditions, cheapest first; each that fails is an answer.
+# Many branches: a list of independent conditions, cheapest first; each failed condition returns.
 def _can_all_return(placed: Sequence[Pod], next_pod: Pod, hard: Sequence[Counts], view: View) -> bool:
     """Return whether each pod's node surely takes its replacement: the pod frees what the new pod needs."""
     nodes = {pod.node or "" for pod in placed}
@@ -130,7 +130,7 @@ def _can_all_return(placed: Sequence[Pod], next_pod: Pod, hard: Sequence[Counts]
 
 
 def _holds(node: Node, used: Usage) -> bool:
-    """Return whether a node still has what its pods request; a node that became smaller takes no replacement."""
+    """Return whether a node still offers what its pods request; a node that became smaller takes no replacement."""
     have = node.allocatable
     return (
         used.pods <= node.pods
@@ -146,7 +146,7 @@ def _holds_extended(capacities: dict[str, int], used: Usage) -> bool:
 
 
 def _describe_rejections(pod: Pod, view: View) -> str:
-    """Return how many nodes which filter rejects, and what was tried and helps."""
+    """Return how many nodes each filter rejects, and which tried remedy helps."""
     rejected = reject_nodes(pod, view)
     text = describe_rejections(len(view.nodes.names), count_rejections(rejected))
     opening = find_opening(rejected, admitted_by_spread(pod, view), pod, view)

@@ -1,6 +1,6 @@
 """TooLarge: pods with more constraints, terms or text than is read, or than the policy's `eligibility.maxTerms`.
 
-One finding for each namespace: a tenant that makes one such workload makes many.
+There is one finding for each namespace, because a tenant with one such workload has many.
 """
 
 from collections import defaultdict

@@ -1,8 +1,8 @@
 """SharedVolumeNotAttached: pods share a ReadWriteOnce volume of a driver that attaches nothing.
 
-Kubernetes keeps other nodes away from a ReadWriteOnce volume by attaching it to one node. Where the CSIDriver has
-`attachRequired: false` nothing does: as soon as a pod is placed on another node, after an eviction for example, two
-nodes mount the volume, and only the driver knows whether that is safe.
+Kubernetes keeps other nodes away from a ReadWriteOnce volume by attaching it to one node. If the CSIDriver has
+`attachRequired: false`, nothing keeps them away: once a pod is placed on another node, for example after an eviction,
+two nodes mount the volume, and only the driver knows whether that is safe.
 """
 
 from collections.abc import Iterator

@@ -1,1 +1,1 @@
-"""Share limits: which are in force for which pods, what they count, and whether they hold."""
+"""Share limits: which limits are in force for which pods, what they count, and whether they hold."""

@@ -1,6 +1,6 @@
-"""Evaluate limits: which are in force for which pods, and their counts.
+"""Evaluate limits: which limits are in force for which pods, and their counts.
 
-Planning decides what can be done about a violation. What is not known is not evaluated.
+Planning decides how to repair a violation. Limits without known domains are not evaluated.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -124,7 +124,7 @@ class _LimitEvaluator:
         meant: Domains,
     ) -> EvaluatedLimit:
         filled, nodes = self._count_by_domain(parts, rule.topology_key), meant.nodes
-        # Where the domains are all that nodes carry, no pod is in another one.
+        # If the domains are all values that nodes carry, no pod is in another domain.
         if nodes is not self._view.nodes.groups(rule.topology_key) and not filled.keys() <= nodes.keys():
             if rule.domains is not None:
                 filled = {value: count for value, count in filled.items() if value in nodes}
@@ -146,7 +146,7 @@ class _LimitEvaluator:
 
     def _count_by_domain(self, parts: tuple[LimitGroupPart, ...], key: str) -> Mapping[str, int]:
         """Count the pods by domain; pods without a node, or on a node without the key, are left out."""
-        if parts is not self._placed[0]:  # most often the same pods as for the rule before
+        if parts is not self._placed[0]:  # mostly the same pods as for the previous rule
             self._placed = parts, self._count_by_node(parts)
         by_node, index = self._placed[1], self._view.nodes
         carrying = index.values(key)

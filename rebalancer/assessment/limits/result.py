@@ -36,11 +36,11 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
     key: Labels
     """Identifies the set: the key of the limit group, finer where the limit divides the group.
 
-    It includes the larger domain where the limit is evaluated within one.
+    It includes the larger domain if the limit is evaluated within a larger domain.
     """
     parts: tuple[LimitGroupPart, ...]
     counts: DomainCounts
-    """Has every declared or eligible domain, and any other that holds a pod."""
+    """The pods by domain: every declared or eligible domain, and every other domain with a pod."""
     total: int
     existing: int
     """How many domains have a node."""
@@ -99,12 +99,12 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def action(self) -> LimitAction:
-        """What follows from a violation."""
+        """The action on a violation."""
         return self.rule.action
 
     @property
     def for_(self) -> timedelta:
-        """How long a violation must last before a pod is evicted for it."""
+        """How long a violation must last before a pod is evicted because of it."""
         return self.rule.for_
 
     @property
@@ -114,7 +114,7 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def pods(self) -> tuple[Pod, ...]:
-        """The pods that it counts, bound or pending."""
+        """The pods that the limit counts, bound or pending."""
         return tuple(pod for part in self.parts for pod in part.pods)
 
     def stands_in(self, pod: Pod, domain: str) -> bool:
@@ -125,7 +125,7 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def largest(self) -> Largest | None:
-        """The domain with the most pods; None where there is no domain."""
+        """The domain with the most pods; None without domains."""
         filled = self.counts.filled
         if filled:
             count = max(filled.values())
@@ -167,7 +167,7 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def state(self) -> State:
-        """The state; planning may find a Violated limit to be Unfixable, as a limit that lacks nodes in a domain is."""
+        """The state; planning may find a Violated limit to be Unfixable, for example for lack of nodes in a domain."""
         if self.reason is Reason.NO_CAPACITY:
             return State.UNFIXABLE
         if self.reason is not None:
@@ -176,12 +176,12 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def unsatisfiable(self) -> bool:
-        """Whether it is within its bound now, and no placement of all its pods satisfies it."""
+        """Whether it is within its bound now although no placement of all its pods satisfies it."""
         return self.state is not State.SATISFIED and self.headroom >= 0
 
     @property
     def reason(self) -> Reason | None:
-        """Why no placement of this many pods can satisfy it: over these domains, or over those with nodes."""
+        """Why no placement of this many pods can satisfy it, over all domains or over those with nodes."""
         if not self.total:
             return None
         if self.cap is not None and self.cap * self.possible < self.total:
@@ -204,7 +204,7 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def improvable(self) -> bool:
-        """Whether evictions can bring it nearer to its bound, even if it cannot be satisfied."""
+        """Whether evictions can bring the limit nearer to its bound, even if it cannot be satisfied."""
         goal = self.goal
         if goal is None:
             return self.headroom < 0
@@ -215,10 +215,10 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def goal(self) -> int | None:
-        """The target of a repair: the cap, or if no placement meets it the least possible maximum.
+        """The target of a repair: the cap or, if no placement meets the cap, the least possible maximum.
 
-        For minPods it is the minimum, or if no placement meets it the greatest possible minimum. For maxSkew it is
-        None; where a domain without nodes counts, maxSkew is a cap.
+        For minPods it is the minimum or, if no placement meets that, the greatest possible minimum. For maxSkew it is
+        None, unless a domain without nodes counts: then maxSkew is a cap.
         """
         if self.min_pods is not None:
             return min(self.min_pods, self.total // self.existing) if self.existing else None
@@ -227,10 +227,10 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def guaranteed(self) -> bool:
-        """Whether the pods' own hard constraints make a violation impossible while they are satisfied themselves."""
+        """Whether a violation is impossible while the pods' own hard constraints are satisfied."""
         allowed = self.cap if self.cap is not None else self.max_skew
         if self.rule.within is not None and self.rule.max_share is not None:
-            return False  # the share is of what the larger domain happens to hold
+            return False  # the total of the share is the count of the larger domain
         if self.min_pods is not None or self.max_skew is not None:
             even = guaranteed_skew(self.parts, self.topology_key, len(self.counts), self.view)
             if even is not None and self.min_pods is not None:
@@ -241,7 +241,7 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @cached_property
     def unenforceable(self) -> str:
-        """Why no pod is evicted for it, "" where one may be: the replacement would not be one of these pods.
+        """Why no pod is evicted for the limit: the replacement would not be counted; "" if pods may be evicted.
 
         Labels that are set at run time, such as a role, are not on the pod that the owner creates next.
         """
@@ -272,7 +272,7 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def message(self) -> str:
-        """The counts, the limit, and what makes it infeasible or unenforceable, in one sentence."""
+        """The counts, the limit, and the reason if it is infeasible or unenforceable, in one sentence."""
         text = self._counts_text
         if self.reason is not None:
             text += f"; {self._infeasible_text}"
@@ -282,9 +282,9 @@ class EvaluatedLimit(Struct, frozen=True, kw_only=True, eq=False, dict=True):
 
     @property
     def sentence(self) -> str:
-        """The message, which begins with what violates it: a domain, or otherwise why no placement satisfies it.
+        """The message, which begins with the violating domain, or else with why no placement satisfies the limit.
 
-        A zone is lost: 9 pods are to be at most 4 in each of 2 zones, and so far each of these holds 3.
+        A zone is lost: each of 2 zones may hold at most 4 of 9 pods, and so far holds 3.
         """
         if self.reason is None or self.headroom < 0:
             return self.message

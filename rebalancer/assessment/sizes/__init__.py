@@ -1,1 +1,1 @@
-"""Which numbers of replicas have no placement, by the hard constraints alone, and the smallest change that helps."""
+"""Numbers of replicas that have no placement by the hard constraints alone, and the smallest change that helps."""

@@ -1,7 +1,7 @@
 """The smallest change after which every size has a placement that pods reach: the first of a fixed order that works.
 
 The order: maxSkew + 1 of one constraint, the finer key first; one node more in the smallest zone; minDomains no larger
-than the number of domains; domains that take no pods no longer counted; ScheduleAnyway for one constraint, the finer
+than the number of domains; no longer counting domains that take no pods; ScheduleAnyway for one constraint, the finer
 key first. Each is tried on the model, for all sizes; a change that helps only some of them does not count.
 """
 
@@ -13,7 +13,7 @@ from rebalancer.model.words import short_key
 
 
 class SizeNames(NamedTuple):
-    """What messages call the keys of a problem; `coarse` is "" where there is one key. `smallest` is the first zone."""
+    """The names of a problem's keys in messages; `coarse` is "" if there is one key. `smallest` is the first zone."""
 
     fine: str
     coarse: str
@@ -21,9 +21,9 @@ class SizeNames(NamedTuple):
 
 
 def find_change(problem: SizeProblem, honored: SizeProblem | None, names: SizeNames) -> str:
-    """Return the first change that leaves no size without a placement, as an imperative; "" where none is enough.
+    """Return the first change that leaves no size without a placement, as an imperative; "" if none is enough.
 
-    `honored` is the problem with both inclusion policies Honor, None where that changes nothing.
+    `honored` is the problem with both inclusion policies Honor, None if that changes nothing.
     """
     return next((text for text, changed in _changes(problem, honored, names) if not evaluate_sizes(changed).number), "")
 

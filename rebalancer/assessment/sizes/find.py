@@ -1,12 +1,12 @@
-"""The sizes without a placement of the workloads of a cluster: what is counted where, and what may change by itself.
+"""Find the sizes without a placement for a cluster's workloads: what is counted, and what may change by itself.
 
 Workloads are evaluated if they have one or two hard constraints that nest and count the same pods, their own among
-them. Nodes that are cordoned or not Ready take pods again some day; while they do not count, nothing is reported.
-Capacity, affinity between pods and volumes are left out: they can only forbid more.
+them. Nodes that are cordoned or not Ready will take pods again; while they do not count, nothing is reported. Capacity,
+affinity between pods and volumes are left out, because they can only forbid more.
 
-Where an autoscaler may add nodes, the number of nodes decides nothing. Then only constraints over zones are evaluated,
-and none where a domain without nodes may get some. An autoscaler is known by NodePools, by the marks that Karpenter and
-the cluster-autoscaler leave on nodes, by a workload with such a name, and by `capacity.mode` of the policy.
+If an autoscaler may add nodes, the number of nodes is not decisive. Then only constraints over zones are evaluated, and
+none if a domain without nodes may get some. An autoscaler is known by NodePools, by the marks that Karpenter and the
+cluster-autoscaler leave on nodes, by a workload with such a name, and by `capacity.mode` of the policy.
 """
 
 from collections import Counter
@@ -45,10 +45,10 @@ from rebalancer.scheduling.view import View
 from rebalancer.tracking.zones import is_node_key
 
 MOST_SIZES: Final = 1_000
-"""Larger sizes are not evaluated."""
+"""The largest size that is evaluated."""
 
 _AUTOSCALERS: Final = ("cluster-autoscaler", "karpenter")
-"""What the names of workloads that add nodes contain."""
+"""Parts of the names of workloads that add nodes."""
 
 
 class WorkloadSizes(Struct, frozen=True, gc=False):
@@ -56,16 +56,16 @@ class WorkloadSizes(Struct, frozen=True, gc=False):
 
     workload: Reference
     autoscaler: str
-    """The HorizontalPodAutoscaler that may choose these sizes, "" without."""
+    """The HorizontalPodAutoscaler that may choose these sizes, "" without one."""
     first: int
     last: int
     most: int
-    """The largest size that it may choose; sizes above `MOST_SIZES` are not evaluated."""
+    """The largest size that the autoscaler may choose; sizes above `MOST_SIZES` are not evaluated."""
     verdict: SizeVerdict
     forbidding: tuple[str, ...] = ()
     """The constraints that exclude the sizes."""
     change: str = ""
-    """The smallest change after which no such size is left, "" where there are none, or none is enough."""
+    """The smallest change after which no such size is left, "" if there are no such sizes, or no change is enough."""
 
     def __str__(self) -> str:
         """Name the autoscaler, the sizes, the constraints, and the change."""
@@ -102,10 +102,10 @@ def find_workload_sizes(
     *,
     autoscaled: bool = True,
 ) -> tuple[WorkloadSizes, ...]:
-    """Return what is known of the sizes of each workload that a HorizontalPodAutoscaler scales, or of the others.
+    """Return the verdicts on sizes for workloads with (`autoscaled`) or without a HorizontalPodAutoscaler.
 
-    The others are meant if `autoscaled` is false. `groups` are the spread groups with the counts of their hard
-    constraints. A workload in several groups is being rolled out, and left out.
+    `groups` are the spread groups with the counts of their hard constraints. A workload in several groups is being
+    rolled out, and left out.
     """
     if "Node" in view.snapshot.unknown or (autoscaled and not view.snapshot.autoscalers):
         return ()
@@ -132,7 +132,7 @@ class _Ground:
     closed_fine: Sequence[str]
     closed_coarse: Sequence[str]
     nodes: frozenset[str] | None
-    """The nodes whose pods count, None: the nodes that the constraints count."""
+    """The nodes whose pods count, None: all nodes that the constraints count."""
     whole: bool
     """Whether each node that counts takes pods."""
     fine: Rule
@@ -163,7 +163,7 @@ class _Ground:
 
 
 class _Finder:
-    """Finds the sizes of the workloads of one cluster; thousands share their nodes."""
+    """Finds the sizes of the workloads of one cluster, thousands of which share their nodes."""
 
     def __init__(self, view: View, policy: Policy, knowledge: DomainKnowledge) -> None:
         self._view = view
@@ -174,7 +174,7 @@ class _Finder:
     def evaluate(
         self, workload: Reference, group: SpreadGroup, counts: Sequence[Counts], *, autoscaled: bool
     ) -> Iterator[WorkloadSizes]:
-        """Yield what is known of one workload, nothing where the model does not hold for it."""
+        """Yield the result for one workload, nothing if the model does not apply to it."""
         sizes = self._range(workload, group, autoscaled=autoscaled)
         levels = self._levels(group, counts) if sizes is not None else ()
         ground = self._ground(group, levels, honor=False) if levels else None
@@ -212,7 +212,7 @@ class _Finder:
         return sizes if sizes.first <= sizes.last else None
 
     def _levels(self, group: SpreadGroup, counts: Sequence[Counts]) -> Sequence[Counts]:
-        """Return the counts of the constraints that are evaluated, the finer key first; none where there are others."""
+        """Return the counts of the constraints that are evaluated, the finer key first; empty if there are others."""
         selector = counts[0].constraint.selector
         if len(counts) > 2 or counts[0].constraint.origin is Origin.DEFAULT:
             return ()
@@ -234,7 +234,7 @@ class _Finder:
         return bool(self._knowledge.domains_without_nodes(key, needs, carried, row.by_domain))
 
     def _is_known_complete(self, group: SpreadGroup, levels: Sequence[Counts], sizes: _Range, ground: _Ground) -> bool:
-        """Return whether every size has a placement, where that is known without a look at the domains.
+        """Return whether it is clear without examining the domains that every size has a placement.
 
         Over one key without closed domains the emptiest domain always takes a pod. Over two keys, pods that satisfy
         maxSkew 1 over the finer key are spread within each zone like pods that come one by one. If these reach every
@@ -290,9 +290,9 @@ class _Finder:
         return ground.fill(held, totals[0] if totals else {"": sum(held.values())})
 
     def _ground(self, group: SpreadGroup, levels: Sequence[Counts], *, honor: bool) -> _Ground | None:
-        """Return the domains, None where the model does not hold; `honor`: only nodes that take the pods count.
+        """Return the domains, None if the model does not apply; `honor`: only nodes that take the pods count.
 
-        Groups with the same eligible nodes share the objects of these.
+        Groups with the same eligible nodes share the objects.
         """
         spec = group.sample.spec
         affinity = required_part(spec.node_affinity)
@@ -312,7 +312,7 @@ class _Finder:
 
 
 def _order(counts: Counts) -> tuple[int, bool]:
-    """Order keys: the key with more domains first, of two with equal numbers the host name."""
+    """Order keys: the key with more domains first; with equal numbers the host name."""
     return -len(counts.by_domain.domains), counts.constraint.key != HOSTNAME
 
 
@@ -322,7 +322,7 @@ def _replicas(workload: Reference, group: SpreadGroup) -> int:
 
 
 def _make_ground(levels: Sequence[Counts], usable: frozenset[str], view: View, *, honor: bool) -> _Ground | None:
-    """Return the domains, None where the finer key's domains do not lie within the coarser key's."""
+    """Return the domains, None if the finer key's domains do not nest in the coarser key's."""
     values = [view.nodes.values(row.constraint.key) for row in levels]
     fine, coarse = levels[0], levels[1] if len(levels) > 1 else None
     pairs = {(values[0][node], values[1][node] if coarse is not None else "") for node in usable}

@@ -1,11 +1,11 @@
-"""Which sizes of a workload have a placement under its hard constraints, and which of them pods reach one by one.
+"""Which sizes of a workload have a placement under its hard constraints, and which sizes pods reach one by one.
 
 Problem: with hard constraints over nodes and zones, zones of unequal numbers of nodes leave sizes without a placement;
-the next pod then waits for ever. There are two verdicts. A size is *impossible* if no placement of that many pods
-satisfies every constraint. It is *unreachable* if one does, but no sequence of pods, each on a node that the
-constraints admit (`count + 1 - minimum <= maxSkew`), leads to it from where the pods are now. A size that pods do reach
-is neither. A size that pods reach only beside the pods of other workloads is not impossible, although those may violate
-a constraint.
+the next pod then waits forever. There are two verdicts. A size is *impossible* if no placement of that many pods
+satisfies every constraint. It is *unreachable* if a placement does, but no sequence of pods, each on a node that the
+constraints admit (`count + 1 - minimum <= maxSkew`), leads there from the current placement. A size that pods reach is
+neither. A size that pods reach only beside the pods of other workloads is not impossible, although these pods may
+violate a constraint.
 
 Ideas. *Impossible*: with the minimum of each key fixed, a domain may hold the window [minimum, minimum + maxSkew], and
 sums of windows are windows again. Each pair of minima gives an interval of sizes; their union is exact. *Unreachable*:
@@ -26,7 +26,7 @@ from functools import lru_cache
 from typing import Final, NamedTuple
 
 _MOST_CACHED: Final = 16_384
-"""Verdicts that are stored from cycle to cycle; equal workloads on equal nodes share one."""
+"""Up to this many verdicts are stored between cycles; equal workloads on equal nodes share a verdict."""
 
 
 class Rule(NamedTuple):
@@ -57,7 +57,7 @@ class Zone(NamedTuple):
 
 
 class Filling(NamedTuple):
-    """Counted pods: the pods of each zone, and of domains that count and take no pod of the workload."""
+    """Counted pods: those of each zone, and those in domains that count but take no pod of the workload."""
 
     zones: tuple[Zone, ...]
     closed_fine: tuple[int, ...] = ()
@@ -138,7 +138,7 @@ def _windows(rule: Rule, closed: Sequence[int], pods: int, domains: int) -> Iter
 
 
 def _rooms(zones: Sequence[Zone], least: int, top: int) -> Counter[tuple[int, int]]:
-    """Count the zones by the least and the most that they can hold; empty where a domain holds more than `top`."""
+    """Count the zones by the least and the most that they can hold; empty if a domain holds more than `top`."""
     rooms: Counter[tuple[int, int]] = Counter()
     for zone in zones:
         if zone.open[-1][0] > top:
@@ -182,7 +182,7 @@ class _Board:
         self._closed_coarse = start.closed_coarse
 
     def place(self) -> bool:
-        """Place a pod in the first zone that both constraints admit; False where none is."""
+        """Place a pod in the first zone that both constraints admit; False if no zone admits it."""
         most_fine = _most_held(self._fine, self._emptiest, self._closed_fine)
         most_coarse = _most_held(self._coarse, self._totals, self._closed_coarse)
         for number, (emptiest, total) in enumerate(zip(self._emptiest, self._totals, strict=True)):
@@ -202,7 +202,7 @@ class _Board:
 
 
 def _most_held(rule: Rule, open_counts: Sequence[int], closed: Sequence[int]) -> int | None:
-    """Return the most that a domain may hold and still take a pod; None where there is no bound."""
+    """Return the most that a domain may hold and still take a pod; None without a bound."""
     if rule.max_skew is None:
         return None
     return rule.max_skew - 1 + (0 if rule.floor_at_zero else min((*open_counts, *closed)))
