@@ -77,7 +77,7 @@ _EXCESSES: Final[Mapping[BreakerCause, tuple[str, str]]] = {
 
 
 class Paused(Refusal):
-    """The controller is paused until `until`, None: until somebody resumes. The message says who paused it and why."""
+    """The controller is paused until the time `until`, None: indefinitely. The message says who paused it and why."""
 
     reason = Reason.PAUSED
     is_standing = True
@@ -340,7 +340,7 @@ class NotAllowed(Refusal):
 
 
 class EvictionUndecided(Refusal):
-    """The last leader may have requested another pod's eviction, which may be carried out until `until`."""
+    """The last leader may have requested another pod's eviction, which may be carried out until the time `until`."""
 
     reason = Reason.GROUP_IN_FLIGHT
     ends_at = "until"

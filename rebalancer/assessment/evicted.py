@@ -10,7 +10,7 @@ from rebalancer.tracking.evicted import LONGEST_WAIT
 
 
 class EvictedByOthers(Refusal):
-    """Somebody else evicts pods of the workload, so its moves wait until its pods are Ready, at most until `until`."""
+    """Somebody else evicts pods of the workload, so its moves wait for its pods to be Ready, until `until` at most."""
 
     reason = Reason.EVICTED_BY_OTHERS
     ends_at = "until"

@@ -165,7 +165,7 @@ class WorkloadLimitReached(Refusal):
 
 
 class GroupUnavailable(Refusal):
-    """The group's disruption.maxInFlight is used up; `pending_is_one`: the pending pod that it helps counts, too."""
+    """The group's disruption.maxInFlight is used up; `pending_is_one`: one is the pod to be placed."""
 
     reason = Reason.GROUP_IN_FLIGHT
     ends = "when a pod of {self.group} is Ready again"
