@@ -1,4 +1,4 @@
-"""Rebalancer: keeps Kubernetes workloads spread the way kube-scheduler would count it.
+"""Rebalancer: keeps Kubernetes workloads spread, counted as kube-scheduler counts.
 
 The names in `__all__` are the library: what is violated in a snapshot of a cluster, and what is to be done about it.
 `docs/library.md` has examples. Every other module and name may change with any release.
@@ -7,7 +7,7 @@ The names in `__all__` are the library: what is violated in a snapshot of a clus
     evaluation = rebalancer.evaluate(snapshot, rebalancer.default_policy())
 """
 
-TYPE_CHECKING = False  # type checkers take it for True; `typing` is not imported for it, which costs milliseconds
+TYPE_CHECKING = False  # type checkers take it for True; importing `typing` would cost milliseconds
 if TYPE_CHECKING:
     from rebalancer.adapters.files.encodings import UnreadableSnapshot
     from rebalancer.assessment.assess import Assessment
@@ -69,7 +69,7 @@ _MODULES = {
     "read_snapshot": "library",
     "write_plan": "planning.plan_file",
 }
-"""The module of each name. It is imported when the name is first used: a command imports only what it needs."""
+"""The module of each name, imported at the first use of the name, so that a command imports only what it needs."""
 
 if not TYPE_CHECKING:  # a type checker would accept every name of a module with `__getattr__`
 
@@ -84,5 +84,5 @@ if not TYPE_CHECKING:  # a type checker would accept every name of a module with
         return value
 
     def __dir__() -> list[str]:
-        """List the public names, too."""
+        """List the public names in addition to the module's own."""
         return sorted({*globals(), *__all__})

@@ -1,6 +1,6 @@
-"""Where the process finds things: its own namespace, its policy, where it listens; and the names of what it writes.
+"""Locations: the process's namespace, its policy, its listen addresses, and the names of the objects that it writes.
 
-It is apart from the settings, whose declarations take long to import: commands that read no settings do not need them.
+They are apart from the settings, whose declarations take long to import, for commands that read no settings.
 """
 
 import os
@@ -13,7 +13,7 @@ from typing import Final
 from rebalancer.policy.base import unexpected
 
 PREFIX: Final = "REBALANCER_"
-"""Of the environment variables."""
+"""The prefix of the environment variables."""
 
 OUTSIDE_NAMESPACE: Final = "rebalancer-system"
 SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -95,5 +95,5 @@ def own_namespace() -> str:
 
 
 def controller_namespace() -> str:
-    """Return the namespace of the controller's objects: by the environment, else the pod's own or the usual one."""
+    """Return the namespace of the controller's objects: from the environment, else the pod's own, else the default."""
     return os.environ.get(f"{PREFIX}NAMESPACE") or own_namespace()

@@ -1,7 +1,8 @@
-"""The process's own settings: where its policy is, where it listens, how it holds its lease, how it logs.
+"""The process's own settings: the place of its policy, its listen addresses, its lease, its logs.
 
-Declared once, here. The flags of `rebalancer run` and the environment variables `REBALANCER_*` both come from these
-declarations; a flag wins over the environment. What is decided about the cluster's workloads is policy, not a setting.
+Settings are declared once, here. The flags of `rebalancer run` and the environment variables `REBALANCER_*` both come
+from these declarations; a flag wins over the environment. Decisions about the cluster's workloads belong to the policy,
+not to the settings.
 """
 
 import os
@@ -37,7 +38,7 @@ from rebalancer.policy.wording import describe_value
 from rebalancer.ports import LONGEST_LEASE
 
 _JITTER = 1.2
-"""A renewal may come this much later than the retry period, as in client-go's leader election."""
+"""A renewal may take up to the retry period times this factor, as in client-go's leader election."""
 
 _LONGEST_NAME = 100
 
@@ -194,11 +195,11 @@ class Settings(BaseSettings):
 
     @property
     def lease_request_timeout(self) -> timedelta:
-        """How long a request for the Lease may take: a hung request leaves time for two more before the deadline."""
+        """How long a request for the Lease may take; after a hung request two more fit before the deadline."""
         return self.renew_deadline / 3
 
     def describe(self) -> dict[str, Any]:
-        """Return all settings for the first line of the log, in JSON's types. There is no secret among them."""
+        """Return all settings for the first line of the log, in JSON's types. None is secret."""
         return self.model_dump(mode="json")
 
 
@@ -208,7 +209,7 @@ def _lease_requirement(shorter: str, value: timedelta, longer: str, limit: timed
 
 
 def flag_of(name: str) -> str:
-    """Return the flag that sets a field; the namespace's flag must not be mistaken for a namespace of workloads."""
+    """Return the flag of a field; the namespace's flag has another name, to be distinct from one for workloads."""
     return "--" + ("controller-namespace" if name == "namespace" else name.replace("_", "-"))
 
 
@@ -218,7 +219,7 @@ def variable_of(name: str) -> str:
 
 
 def load_settings(flags: Mapping[str, object]) -> Settings:
-    """Combine the flags that were given with the environment; SettingsError lists everything that is wrong."""
+    """Combine the given flags with the environment; SettingsError lists all problems."""
     problems = list(_unknown_variables())
     try:
         settings = Settings(**dict(flags))  # type: ignore[arg-type]  # validated there
@@ -231,7 +232,7 @@ def load_settings(flags: Mapping[str, object]) -> Settings:
 
 
 def _unknown_variables() -> Iterator[str]:
-    """Yield a problem for each variable with our prefix that is not a setting: it would have no effect."""
+    """Yield a problem for each variable with Rebalancer's prefix that is no setting and so has no effect."""
     fields = list(Settings.model_fields)
     known = {variable_of(name) for name in fields}
     for name in sorted(os.environ):

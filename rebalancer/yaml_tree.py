@@ -1,8 +1,9 @@
-"""Reads YAML text to plain values with their lines: policies, and the scheduler's configuration.
+"""Reads the YAML text of policies and of the scheduler's configuration to plain values with their lines.
 
 PyYAML's own constructor uses the last of two equal keys, accepts several documents and loses the lines of values, so
-the values are made here from its node tree. They are of JSON's types, plus `UnsupportedScalar` for other scalars.
-Depth and number of values are bounded before anything is expanded: anchors can make a short text mean billions.
+the values are made here from its node tree. They are of JSON's types, plus `UnsupportedScalar` for other scalars. Depth
+and number of values are bounded before anything is expanded, because anchors can expand a short text to billions of
+values.
 """
 
 import re
@@ -27,7 +28,7 @@ _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False,
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedScalar:
-    """A scalar of a type that no field has: 1.5, 0x10, 1:30."""
+    """A scalar of a type that no field has, such as 1.5, 0x10 or 1:30."""
 
     text: str
 
@@ -42,7 +43,7 @@ class Place:
 
 @dataclass(slots=True)
 class Tree:
-    """A document: its value, the place of each path in it, and its errors as YAML."""
+    """A document: its value, the place of each path in it, and its YAML errors."""
 
     value: dict[str, Any] = field(default_factory=dict)
     places: dict[Path, Place] = field(default_factory=dict)
@@ -66,7 +67,7 @@ class EmptyError(UnreadableError):
 
 
 class _BoundedLoader(yaml.SafeLoader):
-    """PyYAML's composer with bounds: it recurses for each level, and needs ten seconds for a megabyte of values."""
+    """PyYAML's composer with bounds: unbounded, it recurses for each level and takes ten seconds for a megabyte."""
 
     depth = 0
     nodes = 0

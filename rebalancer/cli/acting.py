@@ -1,4 +1,4 @@
-"""The controller of a cluster as read-only commands know it: what it does with a plan, and its memory."""
+"""What read-only commands know of a cluster's controller: what it does with a plan, and its memory."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -18,15 +18,15 @@ from rebalancer.tracking.moves import note_remaining
 
 @dataclass(frozen=True)
 class Acting:
-    """What the controller does with a plan, and what it does not send, as far as that is known."""
+    """What the controller does with a plan, and which evictions it does not send, as far as known."""
 
     describe: Callable[[], str]
     status: StatusDocument | None = None
-    """Its stored status, None where none can be read."""
+    """Its stored status, None if none can be read."""
     memory: Memory = NO_MEMORY
-    """What it knows about changed nodes and about evictions by others, which the cluster does not show."""
+    """Its memory of changed nodes and of evictions by others, which the cluster does not show."""
     find_idle: Callable[[], str] = str
-    """Says why it moves nothing of what a plan lets go, "" where it does."""
+    """Says why the controller makes none of the evictions that may go now, "" if it does."""
     is_led: Callable[[], bool] = lambda: True
     """Whether a controller runs, as far as the Lease says."""
 
@@ -36,7 +36,7 @@ class Acting:
         return self.status.breaker.namespaces if self.status is not None else ()
 
     def admit(self, evaluation: Evaluation) -> Plan:
-        """Return the plan as it carries it out: what it does not send in its next cycle waits."""
+        """Return the plan as the controller carries it out: evictions that it does not send in its next cycle wait."""
         plan = foretell_plan(evaluation, self.status) if self.status is not None else evaluation.plan
         adds = any(eviction.repair.added for eviction in plan.fates.going)
         return structs.replace(plan, fates=add_first(plan.fates)) if adds else plan
@@ -44,8 +44,9 @@ class Acting:
     def remember(self, snapshot: Snapshot) -> Memory:
         """Return what the next leader will know of the cluster.
 
-        Where none leads, an eviction that is stored as planned and whose pod is there was not carried out: without a
-        look at the pod it would count as evicted, and its workload as repaired. Reads the Lease if there is such a one.
+        If no process leads, an eviction that is stored as planned and whose pod exists was not carried out. Without
+        reading the pod, it would count as evicted and its workload as repaired. Reads the Lease if there is such an
+        eviction.
         """
         planned = {move.uid for move in self.memory.moves if move.state is MoveState.PLANNED}
         remaining = {pod.uid for pod in snapshot.pods if pod.uid in planned and not pod.terminating} if planned else ()
@@ -53,10 +54,10 @@ class Acting:
 
     @cached_property
     def line(self) -> str:
-        """What it does, in one line, for printing only: it reads the Lease, which may take seconds."""
+        """What the controller does, in one line. For printing only, because reading the Lease may take seconds."""
         return self.describe()
 
     @cached_property
     def idle(self) -> str:
-        """Why it moves nothing of what the plan lets go, "" where it does. Reads the Lease, too."""
+        """Why it makes none of the evictions that may go now, "" if it does. Reads the Lease, too."""
         return self.find_idle()

@@ -1,7 +1,7 @@
-"""`rebalancer apply`: carries out a saved plan, as long as planning now would give that plan.
+"""`rebalancer apply`: carries out a saved plan if planning now would give the same plan.
 
-The controller's own process does it, in mode Approve with that plan approved: every budget, pause and check holds, and
-nothing outside the plan is evicted. It holds the Lease, so no controller acts beside it.
+The command runs the controller itself, in mode Approve with that plan approved: every budget, pause and check holds,
+and nothing outside the plan is evicted. It holds the Lease, so no other controller acts meanwhile.
 """
 
 import argparse
@@ -103,9 +103,9 @@ def _read_plan(name: str) -> PlanDocument:
 
 
 def _check_lease(settings: Settings) -> None:
-    """Raise CliError if somebody holds the Lease: the wait for it would be in vain as long as a controller runs.
+    """Raise CliError if a process holds the Lease: while a controller runs, waiting for the Lease is useless.
 
-    Or if the controller has another namespace: its Lease would not be looked at, and its pause not be read.
+    Also if the controller runs in another namespace: its Lease and its pause would not be read.
     """
     try:
         transport = connect(kubeconfig=str(settings.kubeconfig or "") or None, context=settings.context)
@@ -124,7 +124,7 @@ def _check_lease(settings: Settings) -> None:
 
 
 def _check_namespace(transport: Transport, namespace: str) -> None:
-    """Raise CliError if other namespaces have a kill switch and this one has none, as far as that may be read."""
+    """Raise CliError if other namespaces have a kill switch and this one has none, as far as they may be read."""
     try:
         namespaces = find_namespaces(transport, CONTROL)
     except (ClusterError, msgspec.DecodeError):
@@ -139,9 +139,9 @@ def _check_namespace(transport: Transport, namespace: str) -> None:
 
 
 def _take_policy(plan: PlanDocument, settings: Settings) -> Settings:
-    """Return the settings with the policy that is used, as `rebalancer plan` chooses it.
+    """Return the settings with the policy that `rebalancer plan` would choose.
 
-    CliError if that, or anything else that the plan depends on, is not what it was.
+    CliError if the policy, or anything else that the plan depends on, has changed.
     """
     kubeconfig, context = str(settings.kubeconfig) if settings.kubeconfig else None, settings.context
     named = str(settings.policy) if settings.policy is not None else None
@@ -155,7 +155,7 @@ def _take_policy(plan: PlanDocument, settings: Settings) -> Settings:
 
 
 def _check_unchanged(plan: PlanDocument, options: ReadOptions) -> None:
-    """Raise CliError if the policy, or anything else that the plan depends on, is not what it was."""
+    """Raise CliError if the policy, or anything else that the plan depends on, has changed."""
     cluster = load_cluster(options)
     if cluster.policy.hash != plan.policy_hash:
         raise CliError(
@@ -171,7 +171,7 @@ def _check_unchanged(plan: PlanDocument, options: ReadOptions) -> None:
 
 
 class ApplyViewer:
-    """Shows what becomes of the evictions of a plan, line by line, from the loop's states."""
+    """Shows the fates of a plan's evictions, line by line, from the loop's states."""
 
     def __init__(self, uids: Sequence[str]) -> None:
         self._planned = frozenset(uids)
@@ -208,7 +208,7 @@ class ApplyViewer:
             say([f"{move.namespace}/{move.pod}: {_ENDS[move.state]}"])
 
     def summarize(self) -> Exit:
-        """Show the sum; the exit code says whether all of the plan was carried out."""
+        """Show the totals; the exit code says whether all of the plan was carried out."""
         states = list(self._states.values())
         verified = states.count(MoveState.VERIFIED)
         done = sum(state not in {MoveState.PLANNED, MoveState.REFUSED, MoveState.GONE} for state in states)

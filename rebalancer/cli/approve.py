@@ -142,7 +142,7 @@ def _list_bounds(args: argparse.Namespace) -> list[str]:
 def _whole_approval(
     args: argparse.Namespace, plan: PlanDocument, status: StatusDocument, now: datetime
 ) -> WholeApproval:
-    """Return the approval of the plan with its later steps; CliError says why there can be none."""
+    """Return the approval of the plan with its later steps; CliError says why it cannot be approved."""
     waits = status.approval
     if waits is None or waits.hash != plan.plan_hash or not waits.repairs:
         raise CliError(
@@ -170,7 +170,7 @@ def _select(approval: WholeApproval, repairs: Sequence[CoveredStatus]) -> list[C
 
 
 def _describe_whole(approval: WholeApproval, status: StatusDocument) -> Iterator[str]:
-    """Yield what is approved beyond the evictions of the plan, and which approval it replaces."""
+    """Yield what is approved beyond the evictions of the plan, and which approval this one replaces."""
     repairs = _select(approval, status.approval.repairs) if status.approval is not None else []
     yield (
         f"With its later steps: up to {plural(approval.evictions, 'eviction')} until "
@@ -235,7 +235,7 @@ def _read_pending(transport: Transport, namespace: str, status: StatusDocument, 
 
 
 def _describe_rest(status: StatusDocument) -> str:
-    """Say what there is where no plan waits for approval."""
+    """Describe the state if no plan waits for approval."""
     standing, figures = status.standing, status.figures
     if standing is not None:
         left = plural(standing.left, "eviction")

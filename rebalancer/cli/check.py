@@ -1,4 +1,4 @@
-"""`rebalancer check`: the preconditions of any move, in one screen, each line with its remedy."""
+"""`rebalancer check`: the preconditions of any eviction on one screen, each line with its remedy."""
 
 import argparse
 from collections import Counter
@@ -44,7 +44,7 @@ from rebalancer.reporting.acting import leaders_time, runs
 
 _FORBIDDEN: Final = 403
 _MOST_NAMESPACES: Final = 20
-"""Where the right to evict is not granted everywhere, up to this many namespaces are checked."""
+"""If the right to evict is not granted everywhere, up to this many namespaces are checked."""
 
 
 def add_arguments(parser: Parser) -> None:
@@ -128,7 +128,7 @@ def _check(
 
 
 def _guarded(name: str, check: Callable[[], Result]) -> Result:
-    """Return a result, or that it is not known where that may not be read."""
+    """Return the result of a check, or "not known" if the check may not read what it needs."""
     try:
         return check()
     except RequestRefused as error:
@@ -154,7 +154,7 @@ def _check_rights(transport: Transport, namespace: str, mode: Mode, namespaces: 
 
 
 def _read_author(transport: Transport, location: str | None) -> Author:
-    """Return who has changed the policy last, where it is in a ConfigMap that may be read."""
+    """Return who has changed the policy last, if it is in a readable ConfigMap."""
     place = parse_policy_location(location) if location is not None else None
     if not isinstance(place, ConfigMapPolicy):
         return NOBODY
@@ -166,7 +166,7 @@ def _read_author(transport: Transport, location: str | None) -> Author:
 
 
 def _check_configuration(read: ReadPolicy) -> tuple[Result, ReadPolicy]:
-    """Check the scheduler's configuration; return with it the policy, without a configuration that cannot be read."""
+    """Check the scheduler's configuration; return the results, and the policy without an unreadable configuration."""
     file = str(read.policy.scheduler.config_file or "")
     try:
         read_profile(read.policy, read.folders, read.files)
@@ -177,7 +177,7 @@ def _check_configuration(read: ReadPolicy) -> tuple[Result, ReadPolicy]:
 
 
 def _count_workloads(cluster: LoadedCluster, policy: Policy) -> tuple[Counter[str], Counter[str]]:
-    """Count workloads with constraints or limits by namespace: those within the policy's scope, and the others."""
+    """Count workloads with constraints or limits by namespace: within the policy's scope, and outside of it."""
     assessment = cluster.evaluation.assessment
     every = {workload for group in assessment.groups for workload in group.workloads}
     every |= {workload for limit in assessment.limits for workload in limit.gathered.owners}

@@ -1,7 +1,7 @@
-"""`rebalancer cleanup`: deletes everything that `run` has written, before an uninstallation.
+"""`rebalancer cleanup`: deletes everything that `rebalancer run` has written, before an uninstallation.
 
 The controller must not recreate deleted objects. So its Deployment is scaled to 0 first, and nothing is deleted before
-the Lease is free: released, or not renewed for its duration.
+the Lease is free, that is, released or not renewed for its duration.
 """
 
 import argparse
@@ -38,11 +38,11 @@ _EPILOG: Final = (
     "scales the Deployment back. It may be repeated. To go on afterwards, apply the installation again."
 )
 _GRACE: Final = 60.0
-"""Seconds beyond the Lease's duration in which a stopped process has ended."""
+"""Seconds beyond the Lease's duration after which a stopped process has ended."""
 
 _POLL: Final = 1.0
 _MOST_PASSES: Final = 5
-"""A pod that changes while it is patched is read again up to this many times."""
+"""Pods that change while they are patched are read again in up to this many passes."""
 
 
 def add_arguments(parser: Parser) -> None:
@@ -58,7 +58,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show what is left, ask, and delete it, line by line."""
+    """Show the leftovers, ask, and delete them, line by line."""
     given, args.policy = args.policy, None
     settings = load_flags(args)
     kubeconfig = str(settings.kubeconfig) if settings.kubeconfig else None
@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _describe(leftovers: Leftovers, name: str, replicas: int | None) -> Iterator[str]:
-    """Yield what would be done; what does not exist is left out as far as that costs nothing to know."""
+    """Yield what would be done; missing objects are left out if no further request is needed to know that."""
     yield f"{name}: not found." if replicas is None else f"{name}: {plural(replicas, 'replica')}; to be scaled to 0."
     costs = sum(1 for _ in leftovers.find_pods())
     objects = ", ".join(leftovers.name_objects())
@@ -98,9 +98,9 @@ def _describe(leftovers: Leftovers, name: str, replicas: int | None) -> Iterator
 
 @contextmanager
 def _taking_back(leftovers: Leftovers, name: str, replicas: int | None) -> Iterator[None]:
-    """Scale the Deployment back where the block cannot go on: half of a cleanup must not leave nobody at work.
+    """Scale the Deployment back if the block fails: after half of a cleanup, the controller must run again.
 
-    Nor may the end of its pod.
+    The same holds if the pod of the cleanup is stopped.
     """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
@@ -145,7 +145,7 @@ def await_free_lease(
 def take_back_surges(transport: Transport, namespace: str) -> Iterator[str]:
     """Scale back the workloads to which surges have added pods, and yield a line for each.
 
-    CliError where that is not possible: once the records are deleted, the original numbers are lost.
+    CliError if that is not possible, because deleting the records loses the original numbers.
     """
     surges, scaling = SurgeMap(transport, namespace), Scaling(transport)
     try:
@@ -158,9 +158,9 @@ def take_back_surges(transport: Transport, namespace: str) -> Iterator[str]:
     for surge in records:
         read = scaling.read_scale(surge.workload)
         if read is None or (read.uid, read.replicas) != (surge.uid, surge.most):
-            continue  # nothing was added yet, or its number is somebody else's
+            continue  # nothing was added yet, or another author has set the number
         if surge.phase in {Phase.MARKING, Phase.UNMARKING} or not read.ours:
-            continue  # its number is somebody else's, or stands
+            continue  # another author has set the number, or it is right already
         answer = scaling.set_replicas(surge.workload, read, surge.count)
         if answer.result is not ScaleResult.SCALED:
             raise CliError(
@@ -171,7 +171,7 @@ def take_back_surges(transport: Transport, namespace: str) -> Iterator[str]:
 
 
 def remove_costs(leftovers: Leftovers) -> int:
-    """Remove the deletion costs of our own from all pods, and return of how many."""
+    """Remove Rebalancer's own deletion costs from all pods, and return the number of changed pods."""
     removed = 0
     for _ in range(_MOST_PASSES):
         changed = 0
@@ -190,7 +190,7 @@ def remove_costs(leftovers: Leftovers) -> int:
 
 
 def delete_placeholders(transport: Transport, namespace: str) -> int:
-    """Delete the placeholders' Jobs, and return how many; where they may not be listed, they end by themselves."""
+    """Delete the placeholders' Jobs, and return how many; Jobs that may not be listed end by themselves."""
     store = PlaceholderStore(transport)
     try:
         names = store.list_placeholders(namespace)

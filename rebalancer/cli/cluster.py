@@ -1,6 +1,6 @@
-"""A live cluster as read-only commands see it: its objects, its team policies, its controller.
+"""A live cluster for read-only commands: its objects, its team policies, its controller.
 
-This module is imported only for a cluster: loading the client takes longer than planning from most files.
+This module is imported only for a live cluster, because loading the client takes longer than planning most files.
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,7 +32,7 @@ class Cluster:
         warn(self._transport.warnings)
 
     def read_snapshot(self) -> tuple[Snapshot, tuple[str, ...]]:
-        """List it once; return that, and what could not be read."""
+        """List the cluster once; return the snapshot, and what could not be read."""
         options = self._options
         try:
             snapshot = read_once(self._transport, datetime.now(UTC), options.policy.eligibility.foreign_owners)
@@ -59,6 +59,6 @@ class Cluster:
                     yield config_map
 
     def read_acting(self, mode: Mode) -> Acting:
-        """Say what its controller does."""
+        """Return what the cluster's controller does."""
         warn_of_clock(self._transport)
         return read_acting(self._transport, self._options.controller_namespace, mode)

@@ -1,6 +1,6 @@
 """`rebalancer completion`: a script that completes commands, flags and their values in a shell.
 
-It is made from the same parsers as the help texts and names everything, so that pressing Tab starts no program.
+The script is made from the parsers and lists every value, so pressing Tab starts no program.
 """
 
 import argparse
@@ -24,7 +24,7 @@ _PLUGIN: Final = {
     "zsh": "compdef _shtab_rebalancer kubectl-rebalance\n",
     "fish": "complete -c kubectl-rebalance -w rebalancer\n",
 }
-"""By shell: the line after which kubectl's plugin is completed, too."""
+"""For each shell, the line that completes kubectl's plugin, too."""
 
 
 def add_arguments(parser: Parser) -> None:
@@ -42,7 +42,7 @@ def run(args: argparse.Namespace) -> int:
         verb.load().add_arguments(verbs[verb.name])
     for action in _list_actions(parser):
         if isinstance(action.metavar, str):
-            action.metavar = action.metavar.replace(":", " ")  # zsh would run what follows a colon
+            action.metavar = action.metavar.replace(":", " ")  # zsh would run the text after a colon
             if action.metavar.startswith("FILE"):
                 action.complete = shtab.FILE  # type: ignore[attr-defined]  # shtab reads it
     sys.stdout.write(f"{shtab.complete(parser, shell=args.shell)}\n{_PLUGIN[args.shell]}")

@@ -18,7 +18,7 @@ def add_confirmation_arguments(parser: Parser) -> None:
 def is_confirmed(args: argparse.Namespace, question: str) -> bool:
     """Return whether to go on; with `--dry-run`, and after any other answer than yes, say that nothing was done.
 
-    UsageError where there is nobody to ask.
+    UsageError without a terminal in which to ask.
     """
     if args.yes:
         return True

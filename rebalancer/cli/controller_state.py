@@ -34,13 +34,13 @@ from rebalancer.reporting.acting import (
 )
 
 _LEASE_SECONDS: Final = 5.0
-"""How long the answer to a read of the Lease may take."""
+"""Seconds that a read of the Lease may take."""
 
 _USUAL_SECONDS: Final = 15.0
-"""How long a Lease lasts that does not say so, or says something absurd: the default of `--lease-duration`."""
+"""Duration of a Lease without a duration, or with an absurd one: the default of `--lease-duration`."""
 
 _LONGEST_AHEAD: Final = timedelta(days=1)
-"""No clock is further ahead, but somebody has written the Lease by hand."""
+"""A clock that seems further ahead means that somebody has written the Lease by hand."""
 
 _RENEWAL_SECONDS: Final = 3.0
 """A leader renews the Lease more often than this: every 2 seconds by default."""
@@ -58,16 +58,16 @@ def read_status(transport: Transport, namespace: str) -> StatusDocument | None:
 
 
 def warn_of_clock(transport: Transport) -> None:
-    """Warn where this machine's clock differs from the API server's, as far as that has answered."""
+    """Warn if this machine's clock differs from the API server's, as far as answers have shown it."""
     if ahead := transport.clock_ahead:
         behind = "behind" if ahead > timedelta(0) else "ahead of"
         warn([f"this machine's clock is {format_rest(abs(ahead))} {behind} the API server's, by which status counts"])
 
 
 def read_lease(transport: Transport, namespace: str) -> LeaseStatus:
-    """Return who leads; a Lease that its holder has not renewed for its duration is free.
+    """Return who leads; a Lease that was not renewed for its duration is free.
 
-    One that has run out by the API server's clock is read again: the holder's may be slow, and renew it.
+    A Lease that has run out by the API server's clock is read again, because its holder's clock may be slow.
     """
     lease = KubernetesLease(transport, namespace=namespace, timeout=_LEASE_SECONDS)
     try:
@@ -92,9 +92,9 @@ def read_lease(transport: Transport, namespace: str) -> LeaseStatus:
 
 
 def _held_lease(record: LeaseRecord, now: datetime) -> LeaseStatus:
-    """Say who leads, and by how much its clock is ahead; `now` is the API server's, and it has just renewed the Lease.
+    """Return who leads, and how far its clock is ahead; `now` is by the API server's clock, just after a renewal.
 
-    What was renewed a little while ago says nothing about the clock.
+    An older renewal says nothing about the clock.
     """
     ahead = record.renewed - now if record.renewed is not None else timedelta(0)
     differs = LIKE_CLOCKS < ahead < _LONGEST_AHEAD or ahead < -_lifetime(record)
@@ -103,18 +103,18 @@ def _held_lease(record: LeaseRecord, now: datetime) -> LeaseStatus:
 
 
 def _is_held(record: LeaseRecord, now: datetime) -> bool:
-    """Return whether a Lease has a holder and has not run out; one without `renewTime` has."""
+    """Return whether a Lease has a holder and has not run out; a Lease without `renewTime` has run out."""
     fresh = record.renewed is not None and now - record.renewed < _lifetime(record)
     return bool(record.holder) and fresh
 
 
 def _lifetime(record: LeaseRecord) -> timedelta:
-    """Return how long after its last renewal a Lease is free, as processes that wait for it count."""
+    """Return how long after its last renewal a Lease is free, by the rules of the processes that wait for it."""
     return timedelta(seconds=record.expires_after(_USUAL_SECONDS))
 
 
 def read_acting(transport: Transport, namespace: str, mode: Mode) -> Acting:
-    """Say what the controller of a namespace will do, by its status, or by the mode where that is not readable."""
+    """Return what the controller of a namespace will do, by its status, or by `mode` if the status is unreadable."""
     status: StatusDocument | None = None
     memory, unread = NO_MEMORY, ""
     try:
@@ -157,7 +157,7 @@ def read_acting(transport: Transport, namespace: str, mode: Mode) -> Acting:
 
 
 def find_elsewhere(transport: Transport, namespace: str) -> str:
-    """Say in which other namespaces a controller has written its status, "" where none is known."""
+    """Say in which other namespaces a controller has written its status, "" if none is known."""
     try:
         others = [other for other in find_namespaces(transport, STATUS) if other != namespace]
     except (ClusterError, msgspec.DecodeError):
@@ -173,14 +173,14 @@ def _describe_absent(namespace: str, elsewhere: str) -> str:
 
 
 class MapPolicy(NamedTuple):
-    """The policy of a ConfigMap, and its other keys: files beside it, where it is mounted."""
+    """The policy of a ConfigMap, and its other keys, which are files beside the policy if it is mounted."""
 
     policy: Policy
     files: Mapping[str, str]
 
 
 def read_map_policy(transport: Transport, namespace: str, name: str) -> MapPolicy | None:
-    """Return the policy of a ConfigMap, None if there is none or only that of a team.
+    """Return the policy of a ConfigMap, None if it has none or only a team policy.
 
     Raises ClusterError, LookupError or PolicyError.
     """
@@ -198,7 +198,7 @@ _INVALID: Final = "is invalid"
 
 
 class _Problem(NamedTuple):
-    """What is wrong with the policy that people have written, and why."""
+    """The problem with the written policy, and its reason."""
 
     what: str
     why: str
@@ -208,26 +208,26 @@ class PolicyInForce(NamedTuple):
     """The policy by which the controller of a cluster acts, if it is not the shipped one."""
 
     place: ConfigMapPolicy
-    """The ConfigMap that has it."""
+    """The ConfigMap that has the policy in force."""
     map_policy: MapPolicy | None
     doubt: str
     """Why another policy may be in force, "" without a doubt."""
     sure: bool
-    """Whether the controller itself confirms it."""
+    """Whether the controller itself confirms that this policy is in force."""
     missing: bool
     """Whether `written` has no policy."""
     written: ConfigMapPolicy
-    """The ConfigMap in which people write it."""
+    """The ConfigMap in which people write the policy."""
 
 
 def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
     """Return the policy in force: from the ConfigMap that the controller names, or from the mounted one.
 
-    A mounted ConfigMap is a file for the controller, and reaches it up to a minute late: the hash shows whether it has
-    arrived. While the written policy is refused, the last valid policy is in force, which the controller has stored.
-    Where no controller runs, none is in force: the next one begins with the written policy, if that is valid.
+    A mounted ConfigMap is a file for the controller, and reaches it up to a minute late; the hash shows whether it has
+    arrived. While the written policy is refused, the last valid policy is in force, which the controller has stored. If
+    no controller runs, no policy is in force; the next controller begins with the written policy if that is valid.
 
-    A ClusterError is raised only where the cluster does not answer at all.
+    A ClusterError is raised only if the cluster does not answer at all.
     """
     status, unread = None, ""
     try:
@@ -241,7 +241,7 @@ def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
     missing = found is None and not problem
     used = found.policy if found is not None else default_policy()
     sure = status is not None and status.policy.hash == used.hash and not problem
-    if status is not None and not (sure and status.policy.valid):  # who leads decides what is said; it may take seconds
+    if status is not None and not (sure and status.policy.valid):  # the message depends on who leads; may take seconds
         status = structs.replace(status, lease=read_lease(transport, namespace))
     is_led = status is None or runs(status)
     if status is not None and (found is None or (is_led and not status.policy.valid)):
@@ -261,7 +261,7 @@ def find_policy_in_force(transport: Transport, namespace: str) -> PolicyInForce:
 
 
 def doubt_next_policy(transport: Transport, namespace: str, status: StatusDocument) -> str:
-    """Say that the policy with which the next controller begins is invalid, "" where it is not, or one runs."""
+    """Say that the policy of the next controller is invalid, "" if it is valid or a controller runs."""
     if runs(status):
         return ""
     place = _find_policy_map(status, namespace)
@@ -274,7 +274,7 @@ def _describe_next(place: ConfigMapPolicy, problem: _Problem) -> str:
 
 
 def _doubt_other(acts_by: PolicyStatus, place: ConfigMapPolicy, *, is_led: bool, is_written: bool) -> str:
-    """Say that the controller has another policy than the chosen one, "" where the next controller begins with that."""
+    """Say that the controller has a policy other than the chosen one, "" if the next controller begins with this."""
     if is_written and not is_led:
         return ""
     why = "which it has not read yet or refuses, see rebalancer status" if is_written else "which is not there"
@@ -283,7 +283,7 @@ def _doubt_other(acts_by: PolicyStatus, place: ConfigMapPolicy, *, is_led: bool,
 
 
 def _doubt_written(status: StatusDocument, place: ConfigMapPolicy, problem: _Problem | None) -> str:
-    """Say why what people have written is not used, but what the controller has stored; `status` has who leads."""
+    """Say why the stored policy is used instead of the written one; `status` says who leads."""
     written = f"there is no policy in {place}"
     if problem is not None:
         written = f"the policy in {place} {problem.what} ({problem.why})"
@@ -296,12 +296,12 @@ def _doubt_written(status: StatusDocument, place: ConfigMapPolicy, problem: _Pro
 
 
 def _one_line(error: str) -> str:
-    """Return what is wrong with a policy as a part of a sentence: an error of its own has a line of its own."""
+    """Return a policy's error, which may have several lines, as part of a sentence."""
     return "; ".join(error.splitlines())
 
 
 def _read_written(transport: Transport, place: ConfigMapPolicy) -> tuple[MapPolicy | None, _Problem | None]:
-    """Return what people have written there, None if nothing; or why it cannot be read."""
+    """Return the policy written there, None if there is none, or the problem with reading it."""
     try:
         return read_map_policy(transport, place.namespace, place.name), None
     except RequestRefused as error:
@@ -316,9 +316,9 @@ def _read_written(transport: Transport, place: ConfigMapPolicy) -> tuple[MapPoli
 def _find_last_valid(
     transport: Transport, namespace: str, place: ConfigMapPolicy, policy_hash: str
 ) -> MapPolicy | None:
-    """Return the policy that the controller has stored, None where it acts by another.
+    """Return the policy that the controller has stored, None if it acts by another policy.
 
-    The files beside it come from `place`: the controller reads these as they are.
+    The files beside the policy come from `place`, because the controller reads their current content.
     """
     try:
         stored = read_map_policy(transport, namespace, VALID_POLICY_MAP)
@@ -331,7 +331,7 @@ def _find_last_valid(
 
 
 def _find_policy_map(status: StatusDocument | None, namespace: str) -> ConfigMapPolicy:
-    """Return the ConfigMap of a controller's policy: the ConfigMap that it names, else the mounted one of deploy/."""
+    """Return the ConfigMap of a controller's policy: the one named in its status, else the one mounted by deploy/."""
     if status is not None:
         try:
             named = parse_policy_location(status.policy.source)

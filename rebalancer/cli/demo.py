@@ -13,7 +13,7 @@ _OF_SIMULATE = (
     *("snapshot", "server_version", "at", "kubeconfig", "context", "controller_namespace"),
     *("namespace", "selector"),
 )
-"""Flags of `simulate` that a demo has no use for."""
+"""Flags of `simulate` that are of no use in a demo."""
 
 
 def add_arguments(parser: Parser) -> None:

@@ -1,4 +1,4 @@
-"""The message of a command whose ConfigMap is not in the namespace: where there is one, and the command for it.
+"""The message if a command's ConfigMap is missing: which namespaces have it, and the command for each.
 
 The namespaces are listed as far as the caller may see them.
 """
@@ -17,7 +17,7 @@ from rebalancer.settings import flag_of
 _FORBIDDEN: Final = 403
 _FLAG: Final = "--controller-namespace"
 _MOST: Final = 10
-"""This many namespaces are listed; everybody can create a ConfigMap of that name in a namespace of their own."""
+"""Up to this many namespaces are listed, because anybody can create a ConfigMap of that name in their namespace."""
 
 
 def repeat_command(args: argparse.Namespace, verb: str, *words: str) -> tuple[str, ...]:
@@ -28,7 +28,7 @@ def repeat_command(args: argparse.Namespace, verb: str, *words: str) -> tuple[st
 
 
 def list_elsewhere(transport: Transport, name: str, namespace: str, command: Sequence[str]) -> Iterator[str]:
-    """Yield where else there is a ConfigMap of this name, each with the command for that namespace."""
+    """Yield the other namespaces with a ConfigMap of this name, each with the command for it."""
     search = f"kubectl get configmaps --all-namespaces --field-selector metadata.name={name}"
     try:
         others = [other for other in find_namespaces(transport, name) if other != namespace]

@@ -1,4 +1,4 @@
-"""What ends a command early, a message and an exit code, and warnings that do not end it.
+"""Errors, which end a command with a message and an exit code, and warnings, which do not.
 
 CliError          exit 1: the message says what is wrong and what to do
 └── UsageError    exit 2: the command line itself is wrong
@@ -48,7 +48,7 @@ def warn(warnings: Iterable[str]) -> None:
 
 
 def traceback_lines(error: BaseException, *, most: int | None = None) -> Iterator[str]:
-    """Yield the lines of a traceback, with the last `most` calls. A message is one line, a call has several."""
+    """Yield the lines of a traceback, with the last `most` calls. The message is one item, each call several."""
     import traceback  # noqa: PLC0415  # it takes longer than the rest of a command that prints its help
 
     for part in traceback.format_exception(error, limit=most and -most):

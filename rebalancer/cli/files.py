@@ -32,7 +32,7 @@ _LISTS: Final = re.compile(r"\.(?:json|jsonl|yaml|yml)(?:\.gz)?\Z")
 
 
 def source_name(name: str) -> str:
-    """Return how messages name a file, or standard input, `-`."""
+    """Return the name of a file in messages, also of standard input (`-`)."""
     return "standard input" if name == "-" else name
 
 
@@ -47,7 +47,7 @@ def read_bytes(name: str) -> bytes:
 
 
 def read_snapshot_files(names: Sequence[str]) -> list[SnapshotFile]:
-    """Read files of a cluster, standard input for `-`, of a folder all that may be some; CliError if one cannot be."""
+    """Read files of a cluster, standard input for `-`, and likely files of a folder; CliError if one is unreadable."""
     files = []
     for name in names:
         if name != "-" and Path(name).is_dir():
@@ -58,7 +58,7 @@ def read_snapshot_files(names: Sequence[str]) -> list[SnapshotFile]:
 
 
 def _read_folder(folder: Path) -> list[SnapshotFile]:
-    """Read what `kubectl cluster-info dump` has written into a folder: a list a file, and logs beside them."""
+    """Read a folder as `kubectl cluster-info dump` writes it: each file has one list; logs are skipped."""
     paths = sorted(path for path in folder.rglob("*") if path.is_file() and _LISTS.search(path.name))
     if not paths:
         raise CliError(
@@ -76,22 +76,22 @@ class ReadPolicy:
     location: str | None = None
     """The place, as --policy takes it; None for the shipped policy."""
     folders: tuple[Path, ...] = ()
-    """The folders of the policy's own file, where the scheduler's configuration may be; none for another policy."""
+    """The folders of a policy file, where the scheduler's configuration may be; empty for a policy elsewhere."""
     files: Mapping[str, str] | None = None
     """The files of its ConfigMap, None for a policy without a ConfigMap."""
     in_force: bool = False
-    """Whether the cluster's controller acts by it."""
+    """Whether the cluster's controller acts by the policy."""
     doubt: str = ""
     """Why the controller may act by another policy, "" without a doubt."""
     looked_in: str = ""
-    """The namespace in which no policy could be read, where the shipped policy is used."""
+    """The namespace in which no policy could be read, if the shipped policy is used instead."""
     missing: bool = False
     """Whether `written` has no policy."""
     written: ConfigMapPolicy | None = None
-    """The ConfigMap in which the controller's policy is written; None where no cluster was asked."""
+    """The ConfigMap in which the controller's policy is written; None if no cluster was asked."""
 
     def name(self, *, is_led: bool) -> str:
-        """Say which it is; where no controller runs, that the last one acted by it, or has stored it."""
+        """Name the policy; if no controller runs, say that the last one acted by it or has stored it."""
         place = self.location or "shipped"
         if self.looked_in:
             lacks = "none is" if self.missing else "no valid one can be read"
@@ -107,7 +107,7 @@ class ReadPolicy:
 def read_policy(name: str | None, *, kubeconfig: str | None = None, context: str | None = None) -> ReadPolicy:
     """Read a policy file or that of `configmap:NAMESPACE/NAME`, or return the shipped policy for None.
 
-    CliError lists all problems with their lines. What the policy leaves out is said on standard error.
+    CliError lists all problems with their lines. Warnings about omissions go to standard error.
     """
     if name is None:
         return ReadPolicy(policy=default_policy())
@@ -128,7 +128,7 @@ def read_policy(name: str | None, *, kubeconfig: str | None = None, context: str
 def choose_policy(name: str | None, namespace: str, *, kubeconfig: str | None, context: str | None) -> ReadPolicy:
     """Read the policy that --policy names, else the one in force in the live cluster.
 
-    `namespace` is the controller's. See `read_policy`; where it is not certain which policy is in force, `doubt` and a
+    `namespace` is the controller's. See `read_policy`; if it is not certain which policy is in force, `doubt` and a
     warning say so.
     """
     if name is None:
@@ -137,9 +137,9 @@ def choose_policy(name: str | None, namespace: str, *, kubeconfig: str | None, c
 
 
 def _read_policy_in_force(namespace: str, kubeconfig: str | None, context: str | None) -> ReadPolicy:
-    """Read the policy by which the controller in a namespace acts; warn where that is not certain.
+    """Read the policy by which the controller in a namespace acts; warn if that is not certain.
 
-    The shipped policy is used where that cannot be read. The imports are here, see below.
+    The shipped policy is used if that policy cannot be read. For the local imports, see `_read_from_cluster`.
     """
     from rebalancer.adapters.kubernetes.transport import ClusterError, connect  # noqa: PLC0415
     from rebalancer.cli.controller_state import find_policy_in_force  # noqa: PLC0415
@@ -151,7 +151,7 @@ def _read_policy_in_force(namespace: str, kubeconfig: str | None, context: str |
         warnings = transport.warnings
         found = find_policy_in_force(transport, namespace)
     except ClusterError as error:
-        warn(warnings)  # the command ends here; else it warns of them as it reads the cluster
+        warn(warnings)  # the command ends here; otherwise it shows the warnings while reading the cluster
         raise unreadable(error) from None
     warn(filter(None, [found.doubt]))
     if found.map_policy is None:
@@ -163,7 +163,7 @@ def _read_policy_in_force(namespace: str, kubeconfig: str | None, context: str |
 
 
 def _read_from_cluster(name: str, kubeconfig: str | None, context: str | None) -> "MapPolicy":
-    """Read a policy from a ConfigMap. What it needs is imported here: the client takes longer than any file."""
+    """Read a policy from a ConfigMap. Imports are local, because the client takes longer to load than any file."""
     from rebalancer.adapters.kubernetes.transport import ClusterError, connect  # noqa: PLC0415
     from rebalancer.cli.controller_state import read_map_policy  # noqa: PLC0415
     from rebalancer.cli.refusals import unreadable  # noqa: PLC0415
@@ -197,7 +197,7 @@ def read_any_policy(name: str) -> Policy | TeamPolicy:
 
 @contextmanager
 def listing_problems(name: str) -> Iterator[str]:
-    """Give the name of a policy's file for messages, and make a CliError of its PolicyError."""
+    """Turn a PolicyError into a CliError that names the policy's file."""
     source = source_name(name)
     try:
         yield source

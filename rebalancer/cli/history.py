@@ -1,7 +1,8 @@
-"""`rebalancer history`: what has happened: moves, violations, zones, who paused, resumed, approved, led.
+"""`rebalancer history`: past moves, violations and zone losses, and who paused, resumed, approved or led.
 
-It is as new as `rebalancer status`: it also shows entries that the controller has stored with the status, but not yet
-written into the ConfigMaps of the history. The status is read first, since an entry leaves it once it is written.
+The history is as new as `rebalancer status`: it also shows entries that the controller has stored with the status, but
+not yet written into the ConfigMaps of the history. The status is read first, because written entries are removed from
+it.
 """
 
 import argparse
@@ -140,7 +141,7 @@ def _parse_since(text: str) -> timedelta:
 
 
 def _read(transport: Transport, namespace: str, names: Iterable[str], key: str, command: Sequence[str]) -> list[str]:
-    """Return the texts of ConfigMaps; CliError where none of these exists, with `command` for other namespaces."""
+    """Return the texts of ConfigMaps; if none of them exists, CliError with `command` for other namespaces."""
     maps = [read_config_map(transport, namespace, name) for name in names]
     if not any(maps):
         raise CliError(
@@ -152,21 +153,21 @@ def _read(transport: Transport, namespace: str, names: Iterable[str], key: str, 
 
 
 class _Waiting(NamedTuple):
-    """The entries that were stored with the status, and as of when."""
+    """The entries that were stored with the status, and the time of the status."""
 
     outbox: tuple[Entry, ...] = ()
     as_of: AsOf = UNKNOWN_TIME
 
 
 class _Times(msgspec.Struct, frozen=True, rename="camel"):
-    """Of a status only what says as of when it is, whichever release has stored the rest."""
+    """Only the times of a status, readable from any release."""
 
     as_of: datetime | None = None
     last_cycle: datetime | None = None
 
 
 def _read_waiting(transport: Transport, namespace: str) -> _Waiting:
-    """Read what is stored with the status; where that is not readable, the history is shown without it."""
+    """Read the entries stored with the status; if they are not readable, the history is shown without them."""
     try:
         config_map = read_config_map(transport, namespace, STATUS)
     except RequestRefused as error:
@@ -205,7 +206,7 @@ def _read_trend(transport: Transport, namespace: str, since: int, command: Seque
     waiting = _read_waiting(transport, namespace)
     (text,) = _read(transport, namespace, [TREND_MAP], TREND_KEY, command)
     trend = extend_trend(parse_trend(text), waiting.outbox)
-    held = [sample for sample in trend.samples if sample.at < since][-1:]  # it holds until the next one
+    held = [sample for sample in trend.samples if sample.at < since][-1:]  # a sample holds until the next one
     samples = (*held, *(sample for sample in trend.samples if sample.at >= since))
     return trend_document(Trend(samples=samples), waiting.as_of)
 

@@ -1,10 +1,10 @@
-"""Whether a Ctrl-C is behind an exception: what is interrupted may have raised another one because of it."""
+"""Whether Ctrl-C caused an exception: interrupted code may raise a different exception."""
 
 
 def is_interrupt(error: BaseException | None) -> bool:
     """Whether `error` or one of its causes is KeyboardInterrupt.
 
-    An import wraps it (Python before 3.12: a class being made), as does pydantic in a serializer of ours.
+    An import wraps KeyboardInterrupt (Python before 3.12: while a class is made), and so does pydantic in a serializer.
     """
     while error is not None and not isinstance(error, KeyboardInterrupt):
         error = error.__cause__

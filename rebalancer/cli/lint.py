@@ -1,4 +1,4 @@
-"""`rebalancer lint`: what manifests will do, before they are deployed: by themselves, or in a cluster."""
+"""`rebalancer lint`: predicts what manifests will do once deployed, alone or in a cluster."""
 
 import argparse
 import json
@@ -111,7 +111,7 @@ def run(args: argparse.Namespace) -> int:
     manifests = Manifests.of(read)
     options = _read_options(args)
     ground = _read_cluster(args, options, manifests) if options is not None else None
-    if args.files == ["-"] and not (read or errors):  # whose input is it that failed?
+    if args.files == ["-"] and not (read or errors):  # which input has failed?
         raise CliError("no Kubernetes object in standard input")
     objects = sum(bool(one.kind) for one in read)
     source = args.snapshot[0] if args.snapshot else "cluster"
@@ -129,7 +129,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read_options(args: argparse.Namespace) -> ReadOptions | None:
-    """Return how to read the cluster that the flags name, with its policy; None where they name none."""
+    """Return how to read the cluster that the flags name, with its policy; None if they name no cluster."""
     is_live = args.context is not None or args.kubeconfig is not None
     if not (args.files or args.drain):
         raise UsageError("name manifests: FILE, a folder, or - for standard input")
@@ -158,7 +158,7 @@ def _read_cluster(args: argparse.Namespace, options: ReadOptions, manifests: Man
 
 
 def _find_policy(args: argparse.Namespace, options: ReadOptions | None, manifests: Manifests) -> Policy | None:
-    """Return the policy whose limits matter: the shipped one is nobody's choice, and its limits are not held."""
+    """Return the policy whose limits matter; the shipped policy was not chosen, so its limits do not count."""
     if args.policy is not None:
         return options.policy if options is not None else read_policy(args.policy).policy
     text_path = ("data", POLICY_KEY)
@@ -172,7 +172,7 @@ def _find_policy(args: argparse.Namespace, options: ReadOptions | None, manifest
 
 
 def _find_files(names: Sequence[str]) -> Iterator[str]:
-    """Yield files and standard input as they are named, and of folders all that may be manifests; each file once."""
+    """Yield named files and standard input, and all files of folders that may be manifests; each file once."""
     seen = set[Path]()
     for name in _expand(names):
         place = Path(name).resolve()
@@ -194,7 +194,7 @@ def _expand(names: Sequence[str]) -> Iterator[str]:
 
 
 def _read_all(files: Sequence[str]) -> tuple[Sequence[Manifest], Sequence[InputError]]:
-    """Return the manifests of all files that can be read, and why others cannot."""
+    """Return the manifests of all readable files, and why the other files are unreadable."""
     read: list[Manifest] = []
     errors: list[InputError] = []
     for file in files:
@@ -228,7 +228,7 @@ def _warn_of_unknown_rules(manifests: Sequence[Manifest]) -> None:
 
 
 def _explain_exit_code(document: LintDocument, fail_on: str) -> str:
-    """Say why warnings do not count, where nobody has decided so; "" elsewhere."""
+    """Say why warnings do not affect the exit code, if no flag decides that; "" otherwise."""
     severities = {one.severity for one in document.findings}
     if fail_on != Severity.ERROR or Severity.WARNING not in severities or Severity.ERROR in severities:
         return ""

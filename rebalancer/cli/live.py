@@ -1,8 +1,8 @@
 """A simulation that is watched: drawn in a terminal at a pace for people, line by line elsewhere, with the status page.
 
-A frame is a cycle of the controller. In a terminal the scenario's pace sets the time from the last line to a frame,
-with a limit of some seconds: a simulation may wait for an hour. At its end the page stays until Enter. Elsewhere nobody
-watches, and there are no waits.
+A frame is a cycle of the controller. In a terminal, the scenario's pace sets the time from the last line to a frame,
+limited to some seconds, because a simulation may wait for an hour. At its end, the page stays until Enter. Without a
+terminal, there are no waits.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def add_live_arguments(parser: argparse._ActionsContainer) -> None:
 
 
 def add_watching_arguments(parser: argparse._ActionsContainer) -> None:
-    """Declare the flags that say how it is watched."""
+    """Declare the flags that say how a simulation is watched."""
     parser.add_argument("--step", action="store_true", help="wait for Enter after each scene and each alert")
     parser.add_argument(
         "--page-address",
@@ -56,7 +56,7 @@ def _parse_page_address(text: str) -> Address:
 def watching(story: Story, *, page_address: Address | None, waits_for_enter: bool) -> Iterator[None]:
     """Play a story to its end, with `waits_for_enter` scene by scene; its status page is served until the block ends.
 
-    In a terminal it is served until Enter, which is waited for after the block.
+    In a terminal, the page is served until Enter is pressed after the block.
     """
     with _served(page_address) as page:
         try:
@@ -72,7 +72,7 @@ def watching(story: Story, *, page_address: Address | None, waits_for_enter: boo
 
 @contextmanager
 def _served(address: Address | None) -> Iterator[SimulatedPage | None]:
-    """Serve the page while the block lasts, where that is wanted."""
+    """Serve the page while the block lasts; without an address, serve none."""
     if address is None and sys.stdout.isatty():
         address = Address("127.0.0.1", 0)
     if address is None:
@@ -90,7 +90,7 @@ def _served(address: Address | None) -> Iterator[SimulatedPage | None]:
 
 
 def _play(story: Story, page: SimulatedPage | None, *, waits_for_enter: bool) -> None:
-    """Show the frames of a story, and wait for Enter after a scene or an alert where that is wanted."""
+    """Show the frames of a story; with `waits_for_enter`, wait for Enter after a scene or an alert."""
     head = [] if page is None else [f"Status page, while the simulation runs: {page.url}", ""]
     lines = [StoryLine(at=timedelta(0), text=story.scene, is_scene=True)]
     with redrawing() if can_redraw() else nullcontext() as redraw:
@@ -99,7 +99,7 @@ def _play(story: Story, page: SimulatedPage | None, *, waits_for_enter: bool) ->
             _print_lines(lines)
         for new in _at_pace(story) if sys.stdout.isatty() else story.advance():
             lines += new
-            if page is not None:  # before the line about it, that nobody looks for it in vain
+            if page is not None:  # before the line about it, so that the page exists when somebody opens it
                 page.show_play(story.play)
             if redraw is None:
                 _print_lines(new)
@@ -121,7 +121,7 @@ def _at_pace(story: Story) -> Iterator[list[StoryLine]]:
 
 
 def _await_enter(prompt: str) -> None:
-    ask(prompt)  # the end of a file continues, too
+    ask(prompt)  # the end of input continues, too
     if not sys.stdin.isatty():
         sys.stdout.write("\n")
 

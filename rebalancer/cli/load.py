@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from rebalancer.cli.cluster import Cluster
 
 _MOST_WARNINGS: Final = 50
-"""References of the policy without an object that have a warning each; the rest is counted."""
+"""Up to this many references of the policy to missing objects have a warning each; the rest are counted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LoadedCluster:
-    """A snapshot, evaluated by the policy in force, and what that references and the cluster lacks.
+    """A snapshot, evaluated by the policy in force, and the references of the policy to missing objects.
 
-    `acting` is what the controller does with the plan, `read` the policy as it was read, None for a file of a cluster.
+    `acting` is what the controller does with the plan, `read` the policy as read, None for a file of a cluster.
     """
 
     evaluation: Evaluation
@@ -48,18 +48,18 @@ class LoadedCluster:
 
     @property
     def source(self) -> str:
-        """Which policy it is, "" for a file of a cluster. Reads the Lease, as `Acting.line`."""
+        """Which policy was used, "" for a file of a cluster. Reads the Lease, like `Acting.line`."""
         return self.read.name(is_led=self.acting.is_led()) if self.read is not None else ""
 
     def head(self) -> list[str]:
-        """Return the lines that say which controller and which policy it is about; none for a file of a cluster."""
+        """Return the lines that name the controller and the policy; none for a file of a cluster."""
         if self.read is None:
             return []
         return [f"Controller: {self.acting.line}", f"Policy {self.policy.cluster.hash} ({self.source})"]
 
     @property
     def snapshot(self) -> Snapshot:
-        """What was evaluated."""
+        """The evaluated snapshot."""
         return self.evaluation.inputs.snapshot
 
     @property
@@ -74,7 +74,7 @@ def load_snapshot(options: ReadOptions) -> Snapshot:
 
 
 def _load(options: ReadOptions) -> "tuple[Snapshot, Cluster | None]":
-    """Read the snapshot; return it, and the live cluster that it is of."""
+    """Read the snapshot; return it, and the live cluster that it is from."""
     cluster = None
     if not options.snapshots:
         from rebalancer.cli.cluster import Cluster  # noqa: PLC0415  # see there
@@ -92,7 +92,7 @@ def _load(options: ReadOptions) -> "tuple[Snapshot, Cluster | None]":
 
 
 def _with_team_maps(snapshot: Snapshot, options: ReadOptions, cluster: "Cluster | None") -> Snapshot:
-    """Return the snapshot with the readable ConfigMaps of team policies; warn about the others."""
+    """Return the snapshot with the readable ConfigMaps of team policies; warn about unreadable ones."""
     names = {namespace.name for namespace in snapshot.namespaces} | snapshot.pods_in.keys()
     listed = select_team_namespaces(options.policy, names, own_namespace())
     if not listed:
@@ -106,9 +106,9 @@ def _with_team_maps(snapshot: Snapshot, options: ReadOptions, cluster: "Cluster 
 
 
 def load_profile(options: ReadOptions) -> Profile:
-    """Return the scheduler profile that the policy names; CliError where it cannot be read.
+    """Return the scheduler profile that the policy names; CliError if it cannot be read.
 
-    What only the controller's pod can read is no error: Kubernetes' defaults are taken then, with a warning.
+    A file that only the controller's pod can read is no error: Kubernetes' defaults are used, with a warning.
     """
     read = options.read_policy
     try:
@@ -125,7 +125,7 @@ def load_profile(options: ReadOptions) -> Profile:
 def load_cluster(options: ReadOptions) -> LoadedCluster:
     """Read, assess and plan; warn on standard error about references of the policy to objects that do not exist.
 
-    The plan is the controller's own, made with its policy and its memory, and not carried out.
+    The plan is made as the controller makes it, with its policy and its memory, and is not carried out.
     """
     profile = load_profile(options)
     with progress("reading the cluster"):
@@ -138,7 +138,7 @@ def load_cluster(options: ReadOptions) -> LoadedCluster:
 
 
 def _act_on_file(mode: Mode) -> Acting:
-    """Return what a controller in a mode would do with the plan of a file of a cluster."""
+    """Return what a controller in this mode would do with the plan for a file of a cluster."""
     idle = partial(find_idle, mode, knows_approvals=False)
     return Acting(partial(describe_mode, mode), find_idle=idle)
 
@@ -159,7 +159,7 @@ def _plan(
 
 
 def find_more_sizes(cluster: LoadedCluster) -> tuple[WorkloadSizes, ...]:
-    """Return which sizes have no placement, of the workloads that no HorizontalPodAutoscaler scales."""
+    """Return the sizes without a placement of the workloads that no HorizontalPodAutoscaler scales."""
     view, policy = cluster.evaluation.view, cluster.policy
     knowledge = DomainKnowledge.of(view, policy, cluster.evaluation.inputs.memory.planning)
     return find_sizes(cluster.evaluation.assessment.groups, view, policy, knowledge, autoscaled=False)
@@ -183,7 +183,7 @@ def select_workloads(options: ReadOptions, snapshot: Snapshot) -> frozenset[Refe
 
 
 def _check_namespace(name: str | None, snapshot: Snapshot) -> None:
-    """Raise CliError if a namespace does not exist, as far as that is known."""
+    """Raise CliError if a namespace is known not to exist."""
     known = (
         {namespace.name for namespace in snapshot.namespaces} | snapshot.pods_in.keys() | snapshot.workloads_in.keys()
     )

@@ -1,8 +1,8 @@
 """Structured logs on standard error, also for libraries (apscheduler, urllib3).
 
-On a console a line is for people: it leaves out empty and large fields, and cycles that change nothing. JSON has all.
-Neither has control characters, and an event is one line; JSON is ASCII. Exceptions are logged without the values of
-variables, which structlog adds by default: they contain whole clusters, and tokens among them.
+Console lines are for people: they leave out empty and large fields, and cycles that change nothing. JSON has
+everything. Neither has control characters, and an event is one line; JSON is ASCII. Exceptions are logged without the
+values of variables, which structlog adds by default, because they contain whole clusters and tokens.
 """
 
 import logging
@@ -18,10 +18,10 @@ from rebalancer.cli.errors import traceback_lines
 from rebalancer.model.visible import visible
 
 _MOST_FRAMES: Final = 20
-"""Calls of an exception that are logged."""
+"""Up to this many calls of an exception's traceback are logged."""
 
 _MOST_FIELDS: Final = 8
-"""Entries of a mapping that a line on a console has; of more their number is shown."""
+"""Up to this many entries of a mapping are shown on a console; of a larger mapping, only the size."""
 
 
 def configure_logs(*, level: str, form: Literal["json", "console"]) -> None:
@@ -97,7 +97,7 @@ def _shown(value: object) -> object:
 
 
 def _clean(logger: object, method: str, event: EventDict) -> EventDict:
-    """Make visible what a terminal obeys, in every text of an event; a stack is of our own lines."""
+    """Make control characters visible in every text of an event; a stack has only Rebalancer's own lines."""
     del logger, method
     return {visible(name): value if name == "stack" else _cleaned(value) for name, value in event.items()}
 

@@ -25,15 +25,15 @@ _EPILOG = (
 )
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Errors of a write, which name no file. Commands name the files that they write; so it is standard output."""
+"""Errors of a write that name no file. They come from standard output, because commands name the files they write."""
 
 _YOUNG = 5_000_000
-"""New objects after which the garbage collector runs. A plan over tens of thousands of workloads makes millions of them
-and hardly a cycle; at Python's default the collector takes as long as the planning. `run` collects after each cycle."""
+"""After this many new objects the garbage collector runs. A plan over tens of thousands of workloads makes millions and
+hardly a cycle; at Python's default, collecting takes as long as planning. `run` collects after each cycle."""
 
 
 def collect_rarely() -> None:
-    """Let the garbage collector run as seldom as in every command."""
+    """Let the garbage collector run only after `_YOUNG` new objects."""
     gc.set_threshold(_YOUNG, 20, 100)
 
 
@@ -74,7 +74,7 @@ def _run(verb: Verb, prog: str, arguments: Sequence[str]) -> int:
 
 
 def _show_overview(prog: str, arguments: Sequence[str]) -> int:
-    """Show help or the version where no verb is named, or raise UsageError."""
+    """Show help or the version if no verb is named, or raise UsageError."""
     parser = Parser(prog=prog, description=_DESCRIPTION, epilog=_EPILOG)
     parser.add_argument("--version", action="version", version=f"rebalancer {__version__}")
     add_verbs(parser, {verb.name: verb.summary for verb in VERBS}, dest="verb")
@@ -83,12 +83,12 @@ def _show_overview(prog: str, arguments: Sequence[str]) -> int:
         return Exit.USAGE
     flags = parser.list_flags()
     if not arguments[0].startswith("-"):
-        is_flag = f"--{arguments[0]}" in flags  # `help` is a command of many programs
+        is_flag = f"--{arguments[0]}" in flags  # many programs have a command `help`
         near = [f"--{arguments[0]}"] if is_flag else get_close_matches(arguments[0], [verb.name for verb in VERBS], n=1)
         hint = f"did you mean {near[0]}? " if near else ""
         raise UsageError(f"unknown command {arguments[0]!r}; {hint}`{prog} --help` lists the commands")
     if arguments[0] in flags:
-        parser.parse_args(arguments)  # shows what is wanted, and ends
+        parser.parse_args(arguments)  # shows the help or the version, and exits
     hint = suggest_flag(arguments[0], flags)
     raise UsageError(f"found {arguments[0]!r}, expected a command first; {hint}`{prog} --help` lists them")
 
@@ -109,7 +109,7 @@ def _report_failure(*lines: str, code: Exit) -> Exit:
 
 
 def _show_exception(_: type[BaseException], error: BaseException, __: TracebackType | None) -> None:
-    """Show a mistake of ours as Python does, but for what a terminal obeys in the message."""
+    """Show an unexpected error as Python does, but without control characters in the message."""
     write_error(traceback_lines(error))
 
 
@@ -120,5 +120,5 @@ def _discard_output() -> None:
     os.close(nowhere)
 
 
-if __name__ == "__main__":  # the image starts it as a module; its interpreter knows no installed scripts
+if __name__ == "__main__":  # the image starts this module, because its interpreter has no installed scripts
     sys.exit(main())

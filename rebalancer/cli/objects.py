@@ -21,7 +21,7 @@ _KINDS = {
 
 
 def parse_object(words: Sequence[str], given: str | None) -> tuple[str | None, str | None, str]:
-    """Read KIND/NAME, NAMESPACE/KIND/NAME, KIND NAME as kubectl takes it too, or NAME: of any kind, None.
+    """Read KIND/NAME, NAMESPACE/KIND/NAME, KIND NAME as for kubectl, or NAME, whose kind is None.
 
     `given` is the namespace of -n.
     """
@@ -48,9 +48,9 @@ def _unexpected(words: Sequence[str], hint: str) -> UsageError:
 
 
 def find_object(word: str | None, name: str, namespace: str | None, view: View) -> Pod | Reference:
-    """Return the pod, or the workload that people know the pods of an owner by; UsageError or CliError without any.
+    """Return the pod, or the top-level workload of an owner; UsageError or CliError if there is none.
 
-    Without a `word` for its kind it is the one workload of that name, or the one pod.
+    Without a `word` for the kind, return the only workload of that name, or the only pod.
     """
     if word is None:
         return _find_by_name(name, namespace, view)
@@ -69,7 +69,7 @@ def find_object(word: str | None, name: str, namespace: str | None, view: View) 
 
 
 def _list_owners(view: View) -> set[tuple[Reference, str]]:
-    """Return all that owns pods, each with the group of its kind."""
+    """Return all owners of pods, each with the API group of its kind."""
     owners = [*view.snapshot.workloads, *view.snapshot.tops.values()]
     strays = [(stray.reference, stray.pods[0].owner) for stray in stray_controllers(view)]
     return {
@@ -79,13 +79,13 @@ def _list_owners(view: View) -> set[tuple[Reference, str]]:
 
 
 def _top_of(reference: Reference, view: View) -> Reference:
-    """Return what people know an owner by: a ReplicaSet of a Deployment is explained as that."""
+    """Return the top-level workload of an owner: for a ReplicaSet of a Deployment, the Deployment."""
     owner = next((owner for owner in view.snapshot.workloads if reference_of(owner) == reference), None)
     return reference if owner is None else reference_of(view.snapshot.top_of(owner))
 
 
 def _find_by_name(name: str, namespace: str | None, view: View) -> Pod | Reference:
-    """Return the one workload of a name, or else the one pod; CliError lists what to type where there are several."""
+    """Return the only workload of a name, else the only pod; if there are several, CliError lists what to type."""
     known = [reference for reference, _ in _list_owners(view) if namespace in {None, reference.namespace}]
     pods = [pod for pod in view.snapshot.pods if namespace in {None, pod.namespace}]
     workloads = {_top_of(reference, view) for reference in known if reference.name == name}
@@ -101,7 +101,7 @@ def _find_by_name(name: str, namespace: str | None, view: View) -> Pod | Referen
 
 
 def _name_kind(kind: str, group: str) -> frozenset[str]:
-    """Return the words for a kind: as kubectl takes them, singular and plural, with the group or without."""
+    """Return the words for a kind that kubectl accepts: singular and plural, with and without the group."""
     one = kind.lower().partition(".")[0]
     words = [one, f"{one}s", f"{one}es"]
     return frozenset((kind.lower(), *words, *(f"{word}.{group}" for word in words)))
@@ -111,7 +111,7 @@ Named = TypeVar("Named", Pod, Reference)
 
 
 def _choose(kind: str, name: str, namespace: str | None, candidates: Sequence[Named]) -> Named:
-    """Return the object of a name; CliError if there is none, or if several namespaces have one."""
+    """Return the object of a name; CliError if no namespace, or more than one, has it."""
     matching = [candidate for candidate in candidates if candidate.name == name]
     if not matching:
         where = f" in namespace {namespace}" if namespace is not None else ""

@@ -20,7 +20,7 @@ from rebalancer.reporting.text.layout import PLAIN, TextLayout
 
 FORMATS = ("table", "json", "yaml")
 LIST_FORMATS = ("table", "wide", "name", "json", "yaml")
-"""Those of the verbs that list workloads: `wide` leaves nothing out, `name` prints names alone."""
+"""The formats of the verbs that list workloads: `wide` leaves nothing out, `name` prints only names."""
 
 _MOST_IN_TERMINAL = 20
 """Up to this many workloads are shown in a terminal without --limit; a file and a pipe get all."""
@@ -29,7 +29,7 @@ _MOST_IN_TERMINAL = 20
 def add_read_arguments(parser: Parser, *, formats: Sequence[str] = FORMATS, namespace: str | None = None) -> None:
     """Declare the shared flags; the first of `formats` is the default.
 
-    A verb about one object gives the help text of `namespace`; it has neither -A nor -l.
+    For a verb about one object, `namespace` is the help text of -n; the verb has neither -A nor -l.
     """
     _add_source_arguments(parser)
     _add_selection_arguments(parser, namespace)
@@ -137,15 +137,15 @@ class ReadOptions:
     """The shared flags, checked."""
 
     snapshots: tuple[str, ...]
-    """Empty for a live cluster."""
+    """The files of the cluster; empty for a live cluster."""
     server_version: Version
     at: datetime | None
     kubeconfig: str | None
     context: str | None
     controller_namespace: str
-    """Where the controller of a live cluster runs."""
+    """The namespace in which the controller of a live cluster runs."""
     namespace: str | None
-    """None for all namespaces."""
+    """The selected namespace, None for all."""
     selector: LabelSelector
     read_policy: ReadPolicy
     output: str
@@ -161,9 +161,9 @@ class ReadOptions:
 
     @classmethod
     def of(cls, args: argparse.Namespace, *, policy: Policy | None = None) -> Self:
-        """Take the flags from parsed arguments and read the policy; CliError where they contradict each other.
+        """Take the flags from parsed arguments and read the policy; CliError if they contradict each other.
 
-        `policy` is taken where the flags name none, and nobody asks the cluster then.
+        `policy` is used if the flags name none; the cluster is not asked for its policy then.
         """
         snapshots = tuple(args.snapshot or ())
         if not snapshots:
@@ -193,7 +193,7 @@ class ReadOptions:
 
     @classmethod
     def live(cls, *, kubeconfig: str | None, context: str | None, namespace: str, policy: ReadPolicy) -> Self:
-        """Return the flags of a live cluster, all of it; `namespace` is its controller's."""
+        """Return the flags for all of a live cluster; `namespace` is its controller's."""
         return cls(
             snapshots=(),
             server_version=NEWEST,

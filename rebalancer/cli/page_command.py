@@ -1,7 +1,7 @@
 """The command that opens the page of the pod that leads.
 
-A controller names itself POD_RANDOM in the Lease. A controller outside the cluster has its machine's name there: only
-an existing pod has a command.
+A controller names itself POD_RANDOM in the Lease. A controller outside the cluster has its machine's name there, so
+there is a command only if a pod of that name exists.
 """
 
 import argparse
@@ -15,7 +15,7 @@ _FORBIDDEN = 403
 
 
 def find_page_command(transport: Transport, namespace: str, status: StatusDocument, args: argparse.Namespace) -> str:
-    """Return the command, "" where no pod leads, or the leader has not said that it serves a page."""
+    """Return the command, "" if no pod leads, or if the status does not say that the leader serves a page."""
     holder = status.lease.holder if status.lease is not None else ""
     pod = holder.rpartition("_")[0]
     if not (pod and status.page_port and status.leader == holder and _is_there(transport, namespace, pod)):
@@ -27,7 +27,7 @@ def find_page_command(transport: Transport, namespace: str, status: StatusDocume
 
 @lru_cache(maxsize=1)
 def _is_there(transport: Transport, namespace: str, pod: str) -> bool:
-    """Return whether there is a pod of a name; asked once while one leads. Who may not read pods takes it for one."""
+    """Return whether a pod of this name exists; asked once for each leader. If pods may not be read, assume so."""
     try:
         transport.request("GET", f"/api/v1/namespaces/{namespace}/pods/{pod}")
     except RequestRefused as error:

@@ -1,7 +1,7 @@
-"""Argument parsing as this program wants it: no abbreviated flags, help of a steady width.
+"""Argument parsing without abbreviated flags, and with help of a fixed width.
 
-argparse rather than pydantic-settings' own command line: that lists verbs without a description, shows every type as
-`str`, and its import takes longer than all of `--help`.
+It uses argparse, because pydantic-settings' own command line lists verbs without a description, shows every type as
+`str`, and takes longer to import than all of `--help`.
 """
 
 import argparse
@@ -42,14 +42,14 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{visible(f'error: {message}; {hint}`{self.prog} --help` shows how it is used')}\n")
 
     def _describe_argument(self, message: str) -> str:
-        """Return what the flag takes that a message names, as help has it."""
+        """Return the values of the flag that a message names, as shown in its help."""
         flag = message.removeprefix("argument ").partition(":")[0].partition("/")[0]
         action = self._option_string_actions.get(flag)
         return f": {action.help.replace('%%', '%')}" if action is not None and action.help else ""
 
 
 class _VerbParser(Parser):
-    """The parser of a verb below a verb: it refuses what it does not know; argparse leaves that to the upper one."""
+    """The parser of a verb below a verb. It refuses unknown flags itself; argparse leaves them to the parent parser."""
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
         parsed, unknown = super().parse_known_args(args, namespace)
@@ -59,13 +59,13 @@ class _VerbParser(Parser):
 
 
 def suggest_flag(written: str, flags: Iterable[str]) -> str:
-    """Return a question after the flag that was meant, "" if it is not like any."""
+    """Return "did you mean FLAG?", "" if no flag is similar."""
     near = get_close_matches(written.partition("=")[0], flags, n=1) if written.startswith("--") else []
     return f"did you mean {near[0]}? " if near else ""
 
 
 def add_verbs(parser: Parser, verbs: dict[str, str], *, dest: str) -> dict[str, Parser]:
-    """Make a choice of verbs with one line each; return a parser for each, to be given its arguments."""
+    """Add a choice of verbs with one line of help each; return the parser of each verb, without arguments yet."""
     choices = parser.add_subparsers(
         title="commands", dest=dest, metavar="COMMAND", required=True, parser_class=_VerbParser
     )

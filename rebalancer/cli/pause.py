@@ -1,4 +1,4 @@
-"""`rebalancer pause`: nothing is evicted until somebody resumes, or for a while."""
+"""`rebalancer pause`: stops evictions for a time, or until `rebalancer resume`."""
 
 import argparse
 from datetime import UTC, datetime
@@ -56,9 +56,9 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _describe_effect(target: Target) -> str:
-    """Say what the pause stops: the controller, or the next one to start there.
+    """Say what the pause stops: the running controller, or the next one that starts there.
 
-    The Lease is read after the pause was written: a Lease that is not renewed takes seconds to read.
+    The Lease is read after the pause was written, because a Lease that is not renewed takes seconds to read.
     """
     if target.led is False:
         return (

@@ -1,4 +1,4 @@
-"""The common part of the verbs that write a ConfigMap for the controller: the write, and messages where it fails.
+"""The common part of the verbs that write a ConfigMap for the controller: the write, and messages if it fails.
 
 A pause in a namespace where no controller reads it would stop nothing. So a ConfigMap that the installation has not
 created is never created here.
@@ -32,19 +32,19 @@ _PAUSE: Final = "rebalancer-pause"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Target:
-    """A ConfigMap that people write, and what is known around it."""
+    """A ConfigMap that people write, and what is known about its installation."""
 
     transport: Transport
     control: ControlMap
     role: str
-    """The ClusterRole that may write it."""
+    """The ClusterRole that allows to write it."""
     command: tuple[str, ...]
     """The typed command, without the namespace."""
     led: bool | None
-    """Whether a controller has ever led in its namespace, None where that is not known."""
+    """Whether a controller has ever led in its namespace, None if not known."""
 
     def missing(self) -> CliError:
-        """Return the error of a namespace without this ConfigMap."""
+        """Return the error for a namespace without this ConfigMap."""
         namespace, name = self.control.namespace, self.control.name
         absent = f"nothing was changed: namespace {namespace} has no ConfigMap {name}"
         elsewhere = tuple(list_elsewhere(self.transport, name, namespace, self.command))
@@ -56,13 +56,13 @@ class Target:
         return CliError(f"{absent}, {read}", *(elsewhere or (nowhere,)))
 
     def forbidden(self, message: str) -> CliError:
-        """Return the error of who may not write it: in a wrong namespace, that it is wrong, else the right."""
+        """Return the error for a forbidden write: it says that the namespace is wrong, else which right is missing."""
         namespace, name = self.control.namespace, self.control.name
         try:
             if namespace not in find_namespaces(self.transport, name):
                 return self.missing()
         except (ClusterError, msgspec.DecodeError):
-            pass  # who may write one need not be allowed to list all
+            pass  # the right to write one ConfigMap does not include listing all
         return CliError(
             f"not allowed: {message}; the ClusterRole {self.role} has the right: bind it in namespace {namespace} if "
             "the controller runs there, else choose its namespace with --controller-namespace"
@@ -92,7 +92,7 @@ def connect_switch(args: argparse.Namespace, verb: str, *words: str) -> Target:
 
 
 def _has_led(lease: KubernetesLease) -> bool | None:
-    """Return whether the Lease exists; None where who may pause is not allowed to read it."""
+    """Return whether the Lease exists; None if the caller may not read it."""
     try:
         return lease.read() is not None
     except (LeaseUnavailable, RequestRefused):
@@ -100,7 +100,7 @@ def _has_led(lease: KubernetesLease) -> bool | None:
 
 
 def declare(transport: Transport, of: str, ended: EndedPause | None = None) -> str:
-    """Return the annotation that says who changes an object, and about what: by the API server, else UNKNOWN."""
+    """Return the annotation on who changes an object, and about what; the name is the API server's, else UNKNOWN."""
     return format_declaration(Declaration(by=find_user(transport) or UNKNOWN, of=of, ended=ended))
 
 
@@ -110,10 +110,10 @@ def current_user(transport: Transport) -> str:
 
 
 def find_user(transport: Transport) -> str:
-    """Return the caller's name as the API server knows it, "" where it does not say."""
+    """Return the caller's name as the API server knows it, "" if the server does not say."""
     try:
         review = client.AuthenticationV1Api(transport).create_self_subject_review(client.V1SelfSubjectReview())
-    except (ClusterError, ValueError):  # the client's models refuse an answer of another form
+    except (ClusterError, ValueError):  # the client's models raise for an answer of another form
         return ""
     user = review.status.user_info if review.status is not None else None
     return (user.username if user is not None else None) or ""
@@ -135,7 +135,7 @@ def explain_refusals(target: Target) -> Iterator[None]:
 
 
 def parse_duration_flag(text: str) -> timedelta:
-    """Read how long something is to last."""
+    """Read the duration that a flag gives."""
     try:
         duration = parse_duration(text)
     except ValueError as error:

@@ -1,6 +1,6 @@
 """The picture of a running simulation: the pods of each workload by zone, limits, moves in flight, evictions.
 
-Bars, skews and limits show one moment: the cluster as the controller's last cycle saw it.
+Bars, skews and limits show the same moment: the cluster that the controller's last cycle saw.
 """
 
 from collections import Counter, defaultdict
@@ -24,18 +24,18 @@ from rebalancer.simulator.story import Story, StoryLine
 
 _MOVES: Final = 4
 _LINES: Final = 8
-"""Rows of fixed number, so that the picture does not jump."""
+"""A fixed number of rows, so that the picture does not jump."""
 
 _WORKLOADS: Final = 12
 _LIMITS: Final = 4
 _ZONES: Final = 4
-"""At most; the others are counted."""
+"""Up to this many zones are drawn; the rest are counted."""
 
 _WIDEST: Final = 12
-"""Pods that a bar has at most; of more their number is shown."""
+"""A bar draws up to this many pods; a larger number is written."""
 
 _NARROWEST: Final = 12
-"""Columns of a zone at least, so that the picture does not jump."""
+"""Least number of columns of a zone, so that the picture does not jump."""
 
 _STYLES: Final = {
     "ready": Style.GOOD,
@@ -93,7 +93,7 @@ def _workload_rows(story: Story, seen: Evaluation, layout: TextLayout, marks: di
 
 
 def _sort_pods(snapshot: Snapshot) -> defaultdict[tuple[str, str | None], list[Pod]]:
-    """Return the pods by the UID of their workload and by zone, None: without a node that exists."""
+    """Return the pods by the UID of their workload and by zone; None for pods without an existing node."""
     placed: defaultdict[tuple[str, str | None], list[Pod]] = defaultdict(list)
     for pod in snapshot.pods:
         top, node = snapshot.top_owner_of(pod), snapshot.node.get(pod.node or "")
@@ -124,7 +124,7 @@ def _state(pod: Pod, *, is_placed: bool) -> str:
 
 
 def _draw_skews(assessment: Assessment, top: Workload, layout: TextLayout) -> str:
-    """Show a workload's skews against what its constraints allow."""
+    """Show a workload's skews against the maxSkew of its constraints."""
     return "  ".join(
         layout.paint(
             f"{short_key(evaluated.constraint.key)} {evaluated.counts.skew}/{evaluated.constraint.max_skew}",

@@ -1,4 +1,4 @@
-"""`rebalancer plan`: what would be evicted, why, and why not more."""
+"""`rebalancer plan`: which pods would be evicted, why, and why not more."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def _name_pods(evictions: Sequence[Eviction]) -> Iterator[str]:
-    """Yield the pods as `rebalancer explain` takes them: with their namespace where there are several."""
+    """Yield the pods as `rebalancer explain` takes them, with the namespace if there are several."""
     several = len({eviction.pod.namespace for eviction in evictions}) > 1
     for eviction in evictions:
         yield f"{eviction.pod.namespace}/pod/{eviction.pod.name}" if several else f"pod/{eviction.pod.name}"
@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _write(document: PlanDocument, args: argparse.Namespace, options: ReadOptions) -> None:
-    """Write the document into a file where that is asked for, and to standard output in the chosen format."""
+    """Write the document into a file if requested, and to standard output in the chosen format."""
     if args.out:
         try:
             with Path(args.out).open("w", encoding="utf-8") as file:

@@ -49,7 +49,7 @@ def _validate(args: argparse.Namespace) -> int:
     for file in args.files:
         try:
             _validate_file(file)
-        except CliError as error:  # the others are checked, too
+        except CliError as error:  # the other files are checked, too
             first, *others = error.lines
             wrong += [f"error: {first}" if wrong else first, *others]
     if wrong:

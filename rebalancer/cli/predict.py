@@ -1,4 +1,4 @@
-"""`rebalancer predict`: where kube-scheduler would put a pod, and why nowhere else."""
+"""`rebalancer predict`: where kube-scheduler would place a pod, and why not on other nodes."""
 
 import argparse
 
@@ -46,8 +46,8 @@ def run(args: argparse.Namespace) -> int:
     profile = load_profile(options)
     with progress("reading the cluster"):
         view = View(load_snapshot(options), profile)
-    # A pod that exists already, as `kubectl get pod -o yaml` prints it, is placed as if it were new. Its
-    # spec.nodeName is then where the scheduler put it; otherwise it is what the manifest requires.
+    # An existing pod, as `kubectl get pod -o yaml` prints it, is placed as if it were new. Its spec.nodeName is then
+    # where the scheduler put it; otherwise it is what the manifest requires.
     existing = [pod for pod in view.snapshot.pods if (pod.namespace, pod.name) == (written.namespace, written.name)]
     spec = apply_defaults(written.spec, written.labels, view)
     if any(pod.node == spec.node_name for pod in existing):
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read_pod(file: str, namespace: str | None) -> Pod:
-    """Read a pod's manifest, not placed yet; CliError names file, field and value that the server would refuse."""
+    """Read a pod's manifest as an unplaced pod; CliError names file, field and value that the server would refuse."""
     source = source_name(file)
     try:
         document, *others = read_documents(read_bytes(file), source)

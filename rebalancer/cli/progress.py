@@ -1,4 +1,4 @@
-"""What a command is doing, on standard error, where it takes longer than a second and somebody watches."""
+"""Shows on standard error what a command is doing, if it takes longer than a second and runs in a terminal."""
 
 import sys
 import threading

@@ -1,7 +1,7 @@
-"""A picture that is redrawn in its place, on the terminal's alternate screen, as `less` and `top` do it.
+"""A picture that is redrawn in place, on the terminal's alternate screen, as in `less` and `top`.
 
-Each picture begins at the top, whatever size the terminal has by then; lines below its end are left out. The cursor is
-never hidden. The last picture stays on the normal screen, also after Ctrl-C and SIGTERM.
+Each picture begins at the top, even after the terminal was resized; lines below the screen's end are left out. The
+cursor is never hidden. The last picture stays on the normal screen, also after Ctrl-C and SIGTERM.
 """
 
 import os
@@ -24,7 +24,7 @@ _OF_SIGNAL: Final = 128
 
 
 def can_redraw() -> bool:
-    """Return whether standard output is a terminal that can do more than add lines."""
+    """Return whether standard output is a terminal that can move the cursor."""
     return sys.stdout.isatty() and os.environ.get("TERM") not in {None, "", "dumb"}
 
 
@@ -50,7 +50,7 @@ def redrawing() -> Iterator[Callable[[Sequence[str]], None]]:
 
 
 def _end(number: int, _: object) -> NoReturn:
-    """End as a process does that a signal ends, but in order."""
+    """End with the exit code of a process that a signal ended, but run the clean-up first."""
     raise SystemExit(_OF_SIGNAL + number)
 
 

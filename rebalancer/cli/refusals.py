@@ -1,4 +1,4 @@
-"""The message where the API server does not let a command read; imported only where a cluster is read."""
+"""The message if the API server does not let a command read; imported only if a cluster is read."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ VIEW: Final = "the ClusterRole rebalancer-view has the right"
 
 
 def unreadable(error: ClusterError, *, remedy: str = VIEW) -> CliError:
-    """Return the error of a command whose read has failed; `remedy` says who may read where that is forbidden."""
+    """Return the error of a command whose read has failed; `remedy` says how to get the right if it is missing."""
     if not isinstance(error, RequestRefused) or error.status not in {_UNAUTHORIZED, _FORBIDDEN}:
         return CliError(str(error))
     message = error.details.get("message", error)

@@ -1,4 +1,4 @@
-"""The verbs, in the order that `--help` lists them. Knows their modules by name only, so that listing imports none."""
+"""The verbs, in the order in which `--help` lists them. Modules are known by name only, so listing imports none."""
 
 import argparse
 from collections.abc import Callable

@@ -127,7 +127,7 @@ def _make_text(
 
 
 def _exit_code(document: ReportDocument, fail_on: Sequence[str], snapshot: Snapshot, *, chose_nothing: bool) -> int:
-    """Return the exit code of --fail-on, and warn where the report is no basis for it."""
+    """Return the exit code of --fail-on, and warn if the report is no basis for it."""
     if not (document.constraints or document.limits or document.anti_affinity or document.deadlocks):
         warn(["--fail-on has nothing to go by: no constraint and no limit was evaluated; check -n, -l and the policy"])
     gap = describe_unread(snapshot)
@@ -139,7 +139,7 @@ def _exit_code(document: ReportDocument, fail_on: Sequence[str], snapshot: Snaps
 def _draw(
     name: str, cluster: LoadedCluster, options: ReadOptions, workloads: frozenset[Reference] | None
 ) -> MapDocument:
-    """Draw the workload of a name, or with "" the violated workloads among the selected."""
+    """Draw the workload of this name, or for "" the violated workloads among the selected ones."""
     evaluation = cluster.evaluation
     size = WHOLE if options.most is None else WHOLE._replace(lanes=min(WHOLE.lanes, options.most))
     if not name:

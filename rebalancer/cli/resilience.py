@@ -1,4 +1,4 @@
-"""`rebalancer resilience`: what is left of each workload when a zone is lost, whatever kube-scheduler chooses."""
+"""`rebalancer resilience`: what is left of each workload after the loss of a zone, for any choice of kube-scheduler."""
 
 import argparse
 from collections.abc import Collection, Sequence
@@ -69,9 +69,9 @@ def lose_domains(
     named: bool | None = None,
     planned: Collection[Reference] = (),
 ) -> ResilienceDocument:
-    """Return what is left of the chosen workloads, None for all, when each domain of these keys is lost.
+    """Return what is left of the chosen workloads (None: all) after the loss of each domain of these keys.
 
-    With `named` also which changes make them whole: whether somebody has named one workload decides how much is tried.
+    Also return changes that make the workloads whole. More changes are tried if one workload is `named`.
     """
     known = {member.reference for member in members(view) if member.owner is not None}
     looked_at = known if chosen is None else known.intersection(chosen)

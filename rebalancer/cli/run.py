@@ -20,7 +20,7 @@ def add_arguments(parser: Parser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run until a signal, or with --once until nothing is left to do."""
+    """Run until a signal, or with --once until no work is left."""
     settings = load_flags(args)
     logs.configure_logs(level=settings.log_level, form=settings.log_format)
     try:

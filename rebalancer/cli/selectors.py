@@ -1,4 +1,4 @@
-"""Label selectors as kubectl takes them after `-l`: `app=web,tier in (a,b),!canary`; and label keys of flags."""
+"""Label selectors as kubectl takes them after `-l` (`app=web,tier in (a,b),!canary`), and label keys of flags."""
 
 import argparse
 import re

@@ -1,6 +1,6 @@
-"""The flags of `rebalancer run`, made from the declarations of the settings, so that nothing is declared twice.
+"""The flags of `rebalancer run`, made from the declarations of the settings, so nothing is declared twice.
 
-Other verbs that act on a cluster take some of them.
+Other verbs that act on a cluster take some of these flags.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from rebalancer.settings import HelpText, Settings, SettingsError, flag_of, load
 
 
 def add_settings_arguments(parser: Parser, *, only: Sequence[str] | None = None) -> None:
-    """Declare a flag for each setting, or for some; its help names the default and the environment variable."""
+    """Declare a flag for each setting, or `only` for some; its help names the default and the environment variable."""
     for name in only or Settings.model_fields:
         field = Settings.model_fields[name]
         about = (field.description or "").removesuffix(".").replace("%", "%%")
@@ -30,7 +30,7 @@ def add_settings_arguments(parser: Parser, *, only: Sequence[str] | None = None)
 
 
 def load_flags(args: argparse.Namespace) -> Settings:
-    """Combine the given flags with the environment; CliError lists all that is wrong."""
+    """Combine the given flags with the environment; CliError lists all problems."""
     given = {name: value for name, value in vars(args).items() if name in Settings.model_fields}
     try:
         return load_settings(given)

@@ -118,8 +118,8 @@ def add_seed_argument(parser: argparse._ActionsContainer) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what happens; nothing is changed but the copy in memory."""
-    logs.configure_logs(level="error", form="console")  # what the loop would log is among the events
+    """Print what happens; only the copy in memory is changed."""
+    logs.configure_logs(level="error", form="console")  # the events say what the loop would log
     scenario = _read_scenario(args)
     own = default_policy() if scenario.snapshot is not None else None
     options = ReadOptions.of(args, policy=scenario.policy or own)
@@ -145,7 +145,7 @@ def _watched(args: argparse.Namespace, scenario: Scenario, play: Play) -> Abstra
 
 
 def _check_flags(args: argparse.Namespace, options: ReadOptions, scenario: Scenario) -> None:
-    """Raise UsageError where flags contradict each other or the scenario."""
+    """Raise UsageError if flags contradict each other or the scenario."""
     if args.every_domain_of is not None and (scenario.steps or args.live or args.prevention):
         raise UsageError("--each plays nothing; leave out the other changes, --prevention and --live")
     if options.namespace is not None or not options.selector.empty:
@@ -155,7 +155,7 @@ def _check_flags(args: argparse.Namespace, options: ReadOptions, scenario: Scena
 
 
 def _check_live_flags(args: argparse.Namespace) -> None:
-    """Raise UsageError where the flags of --live are of no use."""
+    """Raise UsageError if flags of --live are given without it."""
     if args.live and args.output in {"json", "yaml"}:
         raise UsageError(f"a live simulation prints tables; leave out -o {args.output}, or simulate without --live")
     if not args.live and (args.step or args.page_address is not None):
@@ -163,7 +163,7 @@ def _check_live_flags(args: argparse.Namespace) -> None:
 
 
 def _read_cluster(options: ReadOptions, scenario: Scenario) -> tuple[Snapshot, Policy]:
-    """Return the snapshot that is simulated, the scenario's own or what the flags name, and the policy in force."""
+    """Return the snapshot to simulate, from the scenario or from the cluster that the flags name, and its policy."""
     if scenario.snapshot is not None:
         return scenario.snapshot, options.policy
     cluster = load_cluster(options)
@@ -205,7 +205,7 @@ def _read_file(name: str) -> bytes:
 
 
 def _describe_difference(policy: Policy) -> str:
-    """Say what of the policy is simulated in another way, "" if nothing is."""
+    """Say which parts of the policy are simulated differently, "" if none."""
     simulated = simulated_policy(policy)
     parts = []
     if policy.mode is not simulated.mode:
@@ -218,7 +218,7 @@ def _describe_difference(policy: Policy) -> str:
 
 
 def _finish(play: Play) -> Outcome:
-    """Play what is left of it; nothing after --live."""
+    """Play the rest; after --live, nothing is left."""
     with progress("simulating"):
         try:
             return play.run()
@@ -227,7 +227,7 @@ def _finish(play: Play) -> Outcome:
 
 
 def _lose_each(options: ReadOptions, key: str) -> None:
-    """Print what `rebalancer resilience` prints of a key."""
+    """Print what `rebalancer resilience` prints for a key."""
     cluster = load_cluster(options)
     if not cluster.evaluation.view.nodes.groups(key):
         keys = {known for node in cluster.snapshot.nodes for known in node.labels}

@@ -1,4 +1,4 @@
-"""`rebalancer snapshot`: a dump of what the other commands need, to be kept, compared or handed to somebody else."""
+"""`rebalancer snapshot`: a dump of what the other commands need, to store, compare or share."""
 
 import argparse
 import sys

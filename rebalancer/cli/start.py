@@ -1,6 +1,6 @@
-"""Where the installed commands begin: Ctrl-C ends them quietly while the program itself is still being imported.
+"""The start of the installed commands: Ctrl-C ends them quietly even while the program is being imported.
 
-Standard output is only for what the program itself prints.
+Only the program itself prints to standard output.
 """
 
 import gc
@@ -21,7 +21,7 @@ def main() -> None:
         from rebalancer.cli.main import main as run  # noqa: PLC0415  # the import is what may be interrupted
 
         code = run()
-        gc.freeze()  # the interpreter's last collection would visit all that is about to be freed anyway
+        gc.freeze()  # the interpreter's last collection would visit objects that are freed anyway
         sys.exit(code)
     except BaseException as error:
         if not is_interrupt(error):
@@ -32,11 +32,11 @@ def main() -> None:
 def _open_closed_streams() -> None:
     """Open standard streams that the caller has closed (`>&-`) on the null device, as programs in Go do.
 
-    Else writing to them ends in a traceback, and the next socket gets their number, and with it what is printed.
+    Otherwise writing to them ends in a traceback, and the next socket gets their number and thus the printed text.
     """
     for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
         if getattr(sys, name) is None:
-            null = os.open(os.devnull, os.O_RDWR)  # the lowest free number: that of the stream, if it is still free
+            null = os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is the stream's if that is still free
             if null != number:
                 os.dup2(null, number)
                 os.close(null)
@@ -44,14 +44,14 @@ def _open_closed_streams() -> None:
 
 
 def _keep_standard_output() -> None:
-    """Give standard output another descriptor, and its number to standard error: what C code prints is no answer.
+    """Move standard output to a new descriptor, and send descriptor 1, to which C code prints, to standard error.
 
-    HiGHS, for one, writes warnings to number 1, in some releases whatever its options say.
+    For example, some releases of HiGHS write warnings to descriptor 1 regardless of their options.
     """
     before = sys.stdout
     if before is not sys.__stdout__ or not isinstance(before, io.TextIOWrapper):
-        return  # somebody else has replaced it, and reads what is printed
-    # With `python -u`, nothing between the text and the file holds anything back.
+        return  # a caller has replaced it, and reads what is printed
+    # With `python -u`, nothing is buffered between the text and the file.
     file = os.fdopen(os.dup(1), "wb", buffering=0 if before.write_through else -1)
     kept = io.TextIOWrapper(
         file,
@@ -64,5 +64,5 @@ def _keep_standard_output() -> None:
     sys.stdout = sys.__stdout__ = kept  # type: ignore[misc]  # the terminal's size is asked of the latter
 
 
-if __name__ == "__main__":  # the image starts it as a module; its interpreter knows no installed scripts
+if __name__ == "__main__":  # the image starts this module, because its interpreter has no installed scripts
     main()

@@ -1,4 +1,4 @@
-"""`rebalancer status`: what the controller is doing, did last, and why nothing happens."""
+"""`rebalancer status`: what the controller does, what it did last, and why nothing happens."""
 
 import argparse
 import sys
@@ -26,7 +26,7 @@ from rebalancer.reporting.acting import describe_controller, find_trouble, leade
 from rebalancer.reporting.text.status import status_lines, status_text
 
 _INTERVAL = 2.0
-"""Seconds between two looks at the status with --watch; the controller writes it at the end of a cycle."""
+"""Seconds between two reads of the status with --watch; the controller writes it at the end of a cycle."""
 
 
 def add_arguments(parser: Parser) -> None:
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _read_again(transport: Transport, namespace: str, args: argparse.Namespace) -> Iterator[StatusDocument]:
-    """Yield the status without end."""
+    """Yield the present status again and again, without end."""
     while True:
         yield _read(transport, namespace, args)
         time.sleep(_INTERVAL)
@@ -86,7 +86,7 @@ def _read_again(transport: Transport, namespace: str, args: argparse.Namespace) 
 def _show_changes(transport: Transport, statuses: Iterator[StatusDocument], args: argparse.Namespace) -> None:
     """Write each status that differs from the one before.
 
-    Where no controller is at work it stays as it is, and only the line that says for how long differs.
+    Without a running controller the status does not change; only the line on how long it has been so differs.
     """
     last = None
     for status in statuses:
@@ -100,7 +100,7 @@ def _show_changes(transport: Transport, statuses: Iterator[StatusDocument], args
 
 
 def _without_renewal(status: StatusDocument) -> StatusDocument:
-    """Return a status without when the Lease was renewed, which says nothing new every two seconds."""
+    """Return a status without the renewal time of the Lease, whose change every two seconds is no news."""
     lease = status.lease
     return structs.replace(status, lease=structs.replace(lease, renewed=None) if lease is not None else None)
 
@@ -115,9 +115,9 @@ def _read(transport: Transport, namespace: str, args: argparse.Namespace) -> Sta
 
 
 def _with_pause(transport: Transport, namespace: str, status: StatusDocument) -> StatusDocument:
-    """Return a status without a leader with the pause that stands now: the stored one is of the last cycle.
+    """Return a status without a leader with the present pause, because the stored pause is that of the last cycle.
 
-    It is left as it is where the ConfigMap cannot be read.
+    The status is unchanged if the pause's ConfigMap cannot be read.
     """
     if runs(status):
         return status

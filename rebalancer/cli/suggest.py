@@ -1,4 +1,4 @@
-"""`rebalancer suggest`: what `lint` says about a share limit, for numbers instead of manifests and a cluster."""
+"""`rebalancer suggest`: the findings of `lint` on a share limit, for numbers instead of manifests and a cluster."""
 
 import argparse
 import re
@@ -30,12 +30,12 @@ from rebalancer.model.yaml_text import dump_yaml
 from rebalancer.policy import Limit, Policy, PolicyGroup, Selector, Share, default_policy
 
 _APP: Final = "app"
-"""The label that all pods have in common."""
+"""The label that all pods share."""
 
 _NEVER: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _MOST = 5_000
-"""The most pods, and the most domains: every number of pods up to the size is computed."""
+"""The most pods, and the most domains, because every number of pods up to the size is computed."""
 
 
 def add_arguments(parser: Parser) -> None:
@@ -99,7 +99,7 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError("--zone-max-skew is about larger domains; give --domains as numbers in each, such as 2,2,2")
     manifests, snapshot, policy = _suppose(args)
     ground = Ground(snapshot, manifests)
-    first = manifests.every[0]  # what is found of the other groups is the same
+    first = manifests.every[0]  # the findings on the other groups are equal
     found = [one for one in check_limits(manifests, ground, policy) if one.manifest is first]
     document = lint_document(sort_findings(found), 1, len(manifests.every))
     write_document(document, args.output, lambda: lint_text(document, find_layout(args.color)))
@@ -114,7 +114,7 @@ def _suppose(args: argparse.Namespace) -> tuple[Manifests, Snapshot, Policy]:
     apart = larger if len(args.domains) > 1 else args.key
     spread = [] if args.zone_max_skew is None else [_constrain(larger, args.zone_max_skew)]
     written = "---\n".join(dump_yaml(_deployment(name, size, spread, args.group_size and apart)) for name in names)
-    chosen = range(size + 1)  # of all sizes up to this one it is said which have no placement
+    chosen = range(size + 1)  # sizes without a placement are reported up to this size
     read = [replace(one, find_line=lambda _: 1, chosen=chosen) for one in read_manifests(written, "suggest")]
     limit = Limit(name="share", topology_key=args.key, max_share=args.limit)
     group = PolicyGroup(name="pods", selector=Selector(), group_by=(_APP,), limits=(limit,))
@@ -127,7 +127,7 @@ def _suppose(args: argparse.Namespace) -> tuple[Manifests, Snapshot, Policy]:
 
 
 def _deployment(name: str, replicas: int, spread: Sequence[Any], apart: str | None) -> dict[str, Any]:
-    """Return a Deployment; `apart` is the key over which its own pods are kept apart, None for none."""
+    """Return a Deployment; `apart` is the topology key of its podAntiAffinity against its own pods, None for none."""
     labels = {_APP: "pods", "group": name} if apart else {_APP: "pods"}
     term = {"topologyKey": apart, "labelSelector": {"matchLabels": {"group": name}}}
     required = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
@@ -159,7 +159,7 @@ def _constrain(key: str, max_skew: int) -> dict[str, Any]:
 
 
 def _nodes(domains: Sequence[int], key: str, larger: str) -> Iterator[Node]:
-    """Yield a node for each domain, in the larger ones where there are several."""
+    """Yield a node for each domain of `key`, within the larger domains if there are several levels."""
     for zone, number in enumerate(domains):
         for place in range(number):
             name = f"{zone}-{place}"

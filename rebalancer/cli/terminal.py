@@ -1,4 +1,4 @@
-"""What kind of terminal the output goes to: its width, and whether it shows colours."""
+"""The terminal of the output: its width, and whether it shows colours."""
 
 import os
 import shutil
@@ -22,24 +22,24 @@ def find_layout(color: str) -> TextLayout:
 
 
 def encodes_unicode() -> bool:
-    """Return whether standard output takes more than ASCII."""
+    """Return whether standard output can encode more than ASCII."""
     return "utf" in (sys.stdout.encoding or "").lower()
 
 
 def say(lines: Iterable[str]) -> None:
-    """Write lines to standard output at once, broken between words where the terminal is narrower."""
+    """Write lines to standard output at once, wrapped between words to the width of the terminal."""
     layout = find_layout("never")
     write_lines(row for line in lines for row in layout.wrap(line))
 
 
 def write_lines(lines: Iterable[str]) -> None:
-    """Write lines to standard output at once, each whole."""
+    """Write lines to standard output at once, unwrapped."""
     sys.stdout.write(join_lines(lines))
     sys.stdout.flush()
 
 
 def ask(question: str) -> str:
-    """Write a question to standard output, and return the line that is typed, "" at the end of the input."""
+    """Write a question to standard output, and return the typed line, "" at the end of the input."""
     sys.stdout.write(f"{visible(question)} ")
     sys.stdout.flush()
     return sys.stdin.readline()

@@ -1,4 +1,4 @@
-"""`rebalancer version`: what to put into a report of a problem."""
+"""`rebalancer version`: the versions to put into a bug report."""
 
 import argparse
 import platform
@@ -16,7 +16,7 @@ def add_arguments(_: Parser) -> None:
 
 
 def run(_: argparse.Namespace) -> int:
-    """Print the versions, one a line; the revision only of an image, whose build knows it."""
+    """Print the versions, one per line; only an image has a revision, because its build records it."""
     revision = find_revision()
     lines = [
         f"rebalancer {__version__}",

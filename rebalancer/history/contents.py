@@ -1,4 +1,4 @@
-"""The contents of the ConfigMaps of the history, and which texts to write so that they have an outbox's entries."""
+"""The contents of the history's ConfigMaps, and the texts to write to add an outbox's entries."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -12,7 +12,7 @@ from rebalancer.model.history import Entry, EntryKind
 
 
 class Write(Struct, frozen=True):
-    """A text to write: the ConfigMap's name, and the key in it."""
+    """A text to write, with the name of the ConfigMap and the key in it."""
 
     name: str
     key: str
@@ -42,9 +42,9 @@ NO_CONTENTS: Final = Contents()
 
 
 def find_writes(contents: Contents, outbox: Sequence[Entry]) -> Iterator[Write]:
-    """Yield what to write, in this order, so that the contents have all of an outbox; nothing if they have it.
+    """Yield the writes, in order, after which the contents have all entries of an outbox; none if they have them.
 
-    If the writes end after any of them, what is missing then is found from the contents again.
+    If only some of the writes succeed, call again with the new contents to find the rest.
     """
     missing = find_missing(outbox, contents.stored)
     entries = [entry for entry in missing if entry.kind != EntryKind.SAMPLE]

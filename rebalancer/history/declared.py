@@ -1,8 +1,9 @@
 """A command's declaration of its author, in an annotation of the object that it changes.
 
-Anybody who may change the object may declare any name; the audit log of the API server is the proof. A declaration says
-what it is about, so that it is not mistaken for the author of a later change. The declaration of a pause's end names
-that pause. It is the only trace of a pause that came and went while no process led, or no watch was open.
+Anybody who may change the object may declare any name; only the audit log of the API server is proof. A declaration
+says which change it is about, so that its author is not mistaken for that of a later change. The declaration of a
+pause's end names that pause. It is the only trace of a pause that came and went while no process led, or no watch was
+open.
 """
 
 from typing import Final
@@ -40,7 +41,7 @@ def read_declaration(text: str) -> Declaration:
 
 
 def _check(ended: EndedPause | None) -> EndedPause | None:
-    """Return a declared pause with short texts, None where its times make no sense."""
+    """Return a declared pause with its texts cut to a limit, None if its times are impossible."""
     if ended is None or not 0 <= ended.since <= ended.at < LATEST or not 0 <= ended.until < LATEST:
         return None
     return msgspec.structs.replace(ended, by=cut(ended.by), manager=cut(ended.manager), reason=cut(ended.reason))

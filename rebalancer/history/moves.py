@@ -1,4 +1,4 @@
-"""One entry for each eviction request, when it has ended."""
+"""Makes one entry for each eviction request once it has ended."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
@@ -42,7 +42,7 @@ def move_entries(happened: Iterable[Occurrence], snapshot: Snapshot | None) -> I
 
 
 def _destination(targets: Sequence[Target]) -> str:
-    """Name the domains of the key that says most, which is not that of host names if there is another."""
+    """Name the likely domains by the most informative key, by host name only if there is no other key."""
     named = [target for target in targets if target.values]
     if not named:
         return ""

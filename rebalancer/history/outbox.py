@@ -1,8 +1,8 @@
 """The outbox: entries that wait in the memory until the ConfigMaps of the history have them.
 
-The numbers of entries increase strictly over all leaders, even where the memory was lost. So the ConfigMaps lack
-exactly the entries with greater numbers than their own. Each leader begins with a number that contains the time. It is
-well above the numbers of the last leader, which may have stored a few more entries since its memory was read.
+The numbers of entries increase strictly over all leaders, even if the memory was lost. So the ConfigMaps lack exactly
+the entries with numbers greater than their own. Each leader begins with a number that contains the time. This number is
+well above those of the last leader, which may have stored a few more entries since its memory was read.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,11 +19,11 @@ MOST_WAITING: Final = 500
 """Entries that may wait; beyond that, the oldest are dropped and counted."""
 
 _TERM: Final = 1_000
-"""Numbers for each second of the time at which a leader begins."""
+"""A leader's first number is the time, in seconds, multiplied by this."""
 
 
 class Stored(Struct, frozen=True):
-    """What the ConfigMaps have: the number of the last entry, and that of the last sample."""
+    """The numbers of the last entry and the last sample in the ConfigMaps."""
 
     entries: int = 0
     samples: int = 0
@@ -33,13 +33,13 @@ class Stored(Struct, frozen=True):
 
 
 def begin_term(memory: Memory, now: datetime) -> Memory:
-    """Return the memory of a new leader, whose entries have greater numbers than all before."""
+    """Return the memory of a new leader, whose entries get greater numbers than all earlier entries."""
     first = max(seconds_of(now), memory.noted.seq // _TERM + 2) * _TERM
     return structs.replace(memory, noted=structs.replace(memory.noted, seq=first))
 
 
 def add_entries(memory: Memory, entries: Iterable[Entry]) -> Memory:
-    """Return the memory with further entries, numbered in their order; of too many the oldest are dropped."""
+    """Return the memory with further entries, numbered in order; if there are too many, the oldest are dropped."""
     numbered = tuple(
         structs.replace(entry, seq=number) for number, entry in enumerate(entries, start=memory.noted.seq + 1)
     )
@@ -53,7 +53,7 @@ def add_entries(memory: Memory, entries: Iterable[Entry]) -> Memory:
 
 
 def _limit(outbox: tuple[Entry, ...]) -> tuple[Entry, ...]:
-    """Return the newest entries, after one that counts the dropped entries."""
+    """Return the newest entries, preceded by an entry that counts the dropped ones."""
     excess = len(outbox) - MOST_WAITING
     if excess <= 0:
         return outbox
@@ -71,8 +71,8 @@ def find_missing(outbox: Sequence[Entry], stored: Stored) -> tuple[Entry, ...]:
 def forget_stored(memory: Memory, stored: Stored) -> Memory:
     """Return the memory without the entries that are stored.
 
-    If the ConfigMaps have greater numbers than this leader has given, the memory was lost and the clock is behind: then
-    none of its entries is stored, and all are numbered anew.
+    If the ConfigMaps have greater numbers than this leader has given, the memory was lost and the clock is behind. Then
+    none of this leader's entries is stored, and all are numbered anew.
     """
     last = max(stored.entries, stored.samples)
     if last > memory.noted.seq:

@@ -12,7 +12,7 @@ from rebalancer.model.moments import seconds_of
 
 
 def people_entries(happened: Iterable[Occurrence], now: datetime) -> Iterator[Entry]:
-    """Yield the entries; the field manager stands in for a person whom nothing names."""
+    """Yield the entries; if no person is named, the field manager is."""
     for said in happened:
         if isinstance(said, Declared):
             at = min(said.at or seconds_of(now), seconds_of(now))

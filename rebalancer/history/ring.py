@@ -1,8 +1,8 @@
-"""The ring: the entries as JSON lines in a few texts of limited size, each stored in a ConfigMap of its own.
+"""The ring: the entries as JSON lines in a few texts of limited size, each in its own ConfigMap.
 
-Entries are appended to the text that has the last entry. When it is full, the next text, with the oldest entries, is
-begun anew. So a write changes one text, seldom two. Whatever was written, the number of the last entry says what is
-still missing.
+Entries are appended to the text that has the last entry. When it is full, the next text, which has the oldest entries,
+is emptied and begun anew. So a write changes one text, seldom two. Even after a failed write, the number of the last
+entry says which entries are still missing.
 
     0: 1 2 3   1: 4 5 6   2: 7 8      + 9 10    ──►    2: 7 8 9, then 0: 10
 """
@@ -18,11 +18,11 @@ from rebalancer.model.visible import visible_json
 
 SEGMENTS: Final = 8
 SEGMENT_MAPS: Final = tuple(f"rebalancer-history-{number}" for number in range(SEGMENTS))
-"""The names of the ConfigMaps that have them."""
+"""The names of the ConfigMaps of the ring."""
 
 ENTRIES_KEY: Final = "entries.jsonl"
 SEGMENT_BYTES: Final = 100 * 1024
-"""Of one text."""
+"""Most bytes of one text."""
 
 LATEST: Final = 253_402_300_800
 """The first second of the year 10000, which no date can have."""
@@ -31,9 +31,9 @@ _DECODER: Final = msgspec.json.Decoder(Entry)
 
 
 def parse_segment(text: str) -> Iterator[Entry]:
-    """Yield the entries of one text; a line that somebody has damaged is left out.
+    """Yield the entries of one text; damaged lines are left out.
 
-    Lines end as JSON lines do: other characters that Python takes for an end of line may stand in a text.
+    Lines end with a line feed only: entries may contain other characters that Python takes for an end of line.
     """
     for line in filter(None, text.split("\n")):
         try:
@@ -50,7 +50,7 @@ def read_ring(segments: Iterable[str]) -> tuple[Entry, ...]:
 
 
 def find_last(segments: Iterable[str]) -> int:
-    """Return the number of the last entry, 0 where there is none."""
+    """Return the number of the last entry, 0 if there is none."""
     return max(map(_find_last, segments), default=0)
 
 
@@ -59,7 +59,7 @@ def _find_last(segment: str) -> int:
 
 
 def append_entries(segments: Sequence[str], entries: Iterable[Entry]) -> Mapping[int, str]:
-    """Return the texts that change if entries are appended, by their places, in the order in which to write them."""
+    """Return the texts that change when entries are appended, by their index, in the order in which to write them."""
     lasts = list(map(_find_last, segments))
     place = lasts.index(max(lasts))
     changed: dict[int, str] = {}

@@ -1,9 +1,9 @@
-"""A sample where a number of the trend has changed: violated workloads, pods above their bounds, the largest skew.
+"""Samples of the trend, taken when violated workloads, pods above their bounds, or the largest skew change.
 
-The number of violated workloads is the number in status and page for that cycle.
+The number of violated workloads is the one that status and page show for that cycle.
 
-The bound of a constraint is the most that a domain may hold once it is satisfied. Example: with 12 pods in 3 domains
-and maxSkew 1, the bound is 4: with 5 in one domain, another would hold at most 3.
+The bound of a constraint is the most that a domain may hold once the constraint is satisfied. Example: with 12 pods in
+3 domains and maxSkew 1, the bound is 4, because with 5 in one domain another would hold at most 3.
 """
 
 from datetime import datetime
@@ -18,9 +18,9 @@ from rebalancer.model.reasons import State
 
 
 def note_sample(noted: Noted, assessment: Assessment, number: int, now: datetime) -> tuple[tuple[Entry, ...], Noted]:
-    """Return the sample, if a number has changed since the last one, and what has been reported after it.
+    """Return the sample, if a number has changed since the last one, and the updated `noted`.
 
-    `number` is that of the violated workloads.
+    `number` is the number of violated workloads.
     """
     above = skew = 0
     for group in assessment.violated:

@@ -1,4 +1,4 @@
-"""One entry for each surge, when it has ended."""
+"""Makes one entry for each surge once it has ended."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime

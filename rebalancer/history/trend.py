@@ -1,8 +1,8 @@
 """The trend: samples of how much is violated, few enough for one ConfigMap.
 
-All recent samples are kept. Of older samples a few of each period are kept: the first and the last, and the samples
-with the least and the greatest of each number. So begin, end and extremes stay true. A period is a span of a power of
-two seconds that grows with its age, so that two periods can merge, and none is cut in two.
+All recent samples are kept. For each older period a few samples are kept: the first and the last, and those with the
+least and the greatest of each number. So start, end and extremes stay true. A period has a power of two of seconds and
+grows with its age, so periods only merge and are never cut.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,18 +14,18 @@ from msgspec import Struct
 from rebalancer.model.history import Entry, EntryKind
 
 TREND_MAP, TREND_KEY = "rebalancer-history", "trend.json"
-"""The ConfigMap that has the samples, and its key."""
+"""The ConfigMap that has the samples, and the key in it."""
 
 MOST_SAMPLES: Final = 1_440
 _ENOUGH: Final = 1_200
-"""Samples that are left when older ones are thinned: some time passes before they are thinned again."""
+"""Thinning leaves this many samples, so some time passes before the next thinning."""
 
 _RECENT: Final = 480
-"""The newest samples, which are all kept."""
+"""This many of the newest samples are all kept."""
 
 
 class Sample(Struct, frozen=True, gc=False, array_like=True):
-    """How much was violated from a time on, in seconds since 1970: workloads, pods above bounds, the largest skew."""
+    """From a time (in seconds since 1970) on: the violated workloads, the pods above bounds, and the largest skew."""
 
     at: int
     violated: int
@@ -34,7 +34,7 @@ class Sample(Struct, frozen=True, gc=False, array_like=True):
 
 
 class Trend(Struct, frozen=True):
-    """The samples, the oldest first; `seq` is the number of the last one's entry."""
+    """The samples, the oldest first; `seq` is the number of the last sample's entry."""
 
     seq: int = 0
     samples: tuple[Sample, ...] = ()
@@ -54,7 +54,7 @@ def format_trend(trend: Trend) -> str:
 
 
 def extend_trend(trend: Trend, entries: Iterable[Entry]) -> Trend:
-    """Return the trend with the samples among these entries that it does not have yet."""
+    """Return the trend with the new samples among these entries."""
     new = [entry for entry in entries if entry.kind == EntryKind.SAMPLE and entry.seq > trend.seq]
     if not new:
         return trend
@@ -72,11 +72,11 @@ def thin(samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
     while len(kept) + len(recent) > _ENOUGH and fineness:
         fineness //= 2
         kept = _thin_whiles(old, recent[0].at, fineness)
-    return (*kept, *recent)[-MOST_SAMPLES:]  # a clock that was ahead has left samples that no while has together
+    return (*kept, *recent)[-MOST_SAMPLES:]  # samples from a clock that was ahead belong to no common period
 
 
 def _thin_whiles(samples: Sequence[Sample], now: int, fineness: int) -> tuple[Sample, ...]:
-    """Keep a few samples of each while, which is at least as long as a `fineness`th of its age."""
+    """Keep a few samples of each period, whose length is at least its age divided by `fineness`."""
     whiles: dict[tuple[int, int], list[Sample]] = {}
     for sample in samples:
         span = (max(0, now - sample.at) // max(1, fineness)).bit_length()

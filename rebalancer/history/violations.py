@@ -1,8 +1,8 @@
-"""An entry for the begin of each violation, and one for its end with the time that it lasted, or why it does not count.
+"""Makes an entry for the start of each violation, and one for its end with its duration, or why it no longer counts.
 
-Violations and their begins are in the memory's `seen`. While a pod is evicted and not replaced, its group may look
-satisfied: a violation whose moves are in flight has not ended. If it does not come back before they are over, its end
-is the cycle that first saw it gone, in which status and trend stopped counting it.
+Violations and their starts are in the memory's `seen`. While an evicted pod is not replaced, its group may look
+satisfied, so a violation with moves in flight has not ended. If the violation does not come back before these moves
+have ended, its end is the cycle that first saw it gone, in which status and trend stopped counting it.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -31,20 +31,20 @@ from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.words import plural, short_key
 
 MOST_NAMED: Final = 50
-"""Violations that begin, or end, in one cycle and have an entry each; the rest are counted in one more.
+"""Up to this many violations that begin, or end, in one cycle have an entry each; one more entry counts the rest.
 
-The loss of a zone may violate thousands, which would push all else out of the history.
+The loss of a zone may violate thousands, whose entries would displace all others in the history.
 """
 
 MOST_WAITING: Final = 500
-"""Stored groups whose pods only wait for a node. A group beyond these ends as violated.
+"""Up to this many groups whose pods only wait for a node are stored. Other groups end as violated groups do.
 
-Each takes some ten bytes of the memory, which is bounded.
+Each group takes some ten bytes of the memory, which is bounded.
 """
 
 
 class Violation(NamedTuple):
-    """What is violated: its workloads (the first, and as many others as fit), in which way, and why."""
+    """A violation: its workloads (the first, and others while they fit), the violated rules, and the cause."""
 
     namespace: str = ""
     workload: str = ""
@@ -71,7 +71,7 @@ def violation_entries(happened: Sequence[Occurrence], now: datetime) -> Iterator
 def still_open(
     before: Memory, after: Memory, happened: Collection[Occurrence], now: datetime
 ) -> tuple[tuple[str, int], ...]:
-    """Return `Noted.open` after a step: what is violated since another time than the memory's `seen` has."""
+    """Return `Noted.open` after a step: violations whose start differs from that in the memory's `seen`."""
     ended = {one.token for one in happened if isinstance(one, ViolationEnded)}
     seen = {token: seconds_of(since) for token, since in after.seen}
     known = find_open(before)
@@ -81,7 +81,7 @@ def still_open(
 
 
 def still_waiting(before: Memory, happened: Collection[Occurrence]) -> tuple[str, ...]:
-    """Return `Noted.waiting` after a step: of what has an entry that pods wait for a node, and none of a violation."""
+    """Return `Noted.waiting` after a step: groups whose only entry says that pods wait for a node."""
     begun = [one for one in happened if isinstance(one, ViolationBegan)]
     waiting = {one.token for one in begun if one.subject is not None and one.subject.only_waits}
     over = {one.token for one in happened if isinstance(one, ViolationBegan | ViolationEnded)}
@@ -92,7 +92,7 @@ def still_waiting(before: Memory, happened: Collection[Occurrence]) -> tuple[str
 def find_gone(
     before: Memory, after: Memory, still: Iterable[tuple[str, int]], now: datetime, *, late: bool = False
 ) -> tuple[SeenGone, ...]:
-    """Return `Noted.gone` after a step: of what is still open, since when it is violated no longer."""
+    """Return `Noted.gone` after a step: for open violations, since when they are no longer seen."""
     known, seen = {one.token: one for one in before.noted.gone}, {token for token, _ in after.seen}
     gone = (token for token, _ in still if token not in seen)
     return tuple(known.get(token) or SeenGone(token, seconds_of(now), late) for token in gone)
@@ -129,14 +129,14 @@ def _describe_limit(limit: EvaluatedLimit, causes: Causes) -> Violation:
 
 
 def name_rule(subject: Subject) -> str:
-    """Name the rules of a subject without their counts: the workloads may have other rules that are still violated."""
+    """Name the rules of a subject without counts; the workloads may have other rules that are still violated."""
     evaluated = subject.evaluated
     if isinstance(evaluated, EvaluatedLimit):
         return f"limit {evaluated.group}/{evaluated.limit}"
     if isinstance(evaluated, EvaluatedTerm):
         return f"{evaluated.kind} podAntiAffinity over {short_key(evaluated.term.topology_key)}"
     names = [f"{short_key(one.topology_key)} maxSkew {one.max_skew}" for one in evaluated.hard]
-    # Which of several were violated is not stored: all are satisfied now.
+    # Which of several rules were violated is not stored; all are satisfied now.
     return f"all constraints ({', '.join(names)})" if len(names) > 1 else "".join(names)
 
 

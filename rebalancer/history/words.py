@@ -9,7 +9,7 @@ from rebalancer.model.moves import Reference
 
 
 def cut(text: str, limit: int = TEXT_LIMIT) -> str:
-    """Return a text as one line of at most `limit` characters: anybody may have written it."""
+    """Return a text, which anybody may have written, as one line of at most `limit` characters."""
     text = to_one_line(text)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
@@ -20,7 +20,7 @@ def workload_text(workload: Reference) -> str:
 
 
 def join_workloads(named: Iterable[str]) -> str:
-    """Join the names of workloads, each whole, as many as TEXT_LIMIT characters take."""
+    """Join whole names of workloads, up to TEXT_LIMIT characters."""
     names = tuple(named)
     ends = accumulate(len(name) + 1 for name in names)
     return ",".join(name for name, end in zip(names, ends, strict=True) if end <= TEXT_LIMIT + 1)

@@ -1,1 +1,1 @@
-"""Surges: repairs that add pods to a workload before others go, so that none is ever missing."""
+"""Surges: repairs that add pods to a workload before other pods go, so that no pod is ever missing."""

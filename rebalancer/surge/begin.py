@@ -1,4 +1,4 @@
-"""Which surges begin: those of a cycle's plan that wait only for pods to be added."""
+"""Chooses the surges that begin: repairs of a cycle's plan that wait only for pods to be added."""
 
 from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
@@ -22,9 +22,9 @@ def find_surges(
     approved_by: Mapping[str, str],
     now: datetime,
 ) -> Iterator[Surge]:
-    """Yield the surges that may begin, in the order of the plan; of a workload with one no other begins.
+    """Yield the surges that may begin, in the order of the plan; at most one for each workload.
 
-    `approved_by` has by UID of a pod the plan by whose approval it goes.
+    `approved_by` maps the UID of a pod to the plan whose approval lets it go.
     """
     busy = {one.uid for one in known}
     room = MOST_SURGES - len(busy)
@@ -39,9 +39,9 @@ def find_surges(
 
 
 def is_growing(surge: Surge, snapshot: Snapshot, now: datetime) -> bool:
-    """Return whether a surge still creates pods: no plan knows what these will take.
+    """Return whether a surge still creates pods, whose capacity no plan knows yet.
 
-    If the API server refuses them, others wait half a minute for them, not longer.
+    If the API server refuses these pods, other surges wait for them for at most half a minute.
     """
     if surge.phase in {Phase.MARKING, Phase.ADDING}:
         return now - surge.begun < _GROWS
@@ -50,7 +50,7 @@ def is_growing(surge: Surge, snapshot: Snapshot, now: datetime) -> bool:
 
 
 def _complete_steps(fates: Fates) -> Iterator[tuple[Eviction, ...]]:
-    """Yield the victims of each repair that adds first, where all of them may go."""
+    """Yield the victims of each repair that adds pods first, if all victims may go."""
     waiting: dict[str, list[Eviction]] = {}
     for fate in fates.waiting:
         if isinstance(fate.refusal, AddedFirst):

@@ -1,13 +1,13 @@
-"""The next action of a surge, by its record and the present cluster: any leader continues it, after any crash.
+"""The next action of a surge, from its record and the present cluster, so that any leader continues it after a crash.
 
 Only the record is stored. `spec.replicas` is `count` before the scale-up and after the scale-down, and `count + added`
-in between; any other number is somebody else's, and stays. A phase is stored before its changes are written. So `count`
-means in Marking that it was not raised yet, and in Waiting that somebody has lowered it. Where a number may have two
-authors, the worker asks the API server before it acts.
+in between; any other number has another author, and stays. A phase is stored before its changes are written. So in
+Marking, `count` means that replicas were not raised yet, and in Waiting, that somebody has lowered them. If a number
+may have two authors, the worker asks the API server before it acts.
 
 The ReplicaSet controller deletes pods that are not Ready before it considers any cost, and reads costs from a cache. So
-no pod goes before every pod has been Ready for a while, and some seconds after the last mark. The caller measures these
-times, by a monotonic clock: the next leader begins to count anew.
+pods go only when every pod has been Ready for a while, and some seconds after the last mark. The caller measures these
+times by a monotonic clock, so the next leader begins to count anew.
 """
 
 from collections.abc import Iterator, Sequence
@@ -23,45 +23,45 @@ from rebalancer.policy import RepairBy
 from rebalancer.surge.record import Ending, Phase, Surge
 
 CACHE_LAG: Final = 10.0
-"""Seconds after the last mark: the ReplicaSet controller has seen it by then."""
+"""Seconds after the last mark until the ReplicaSet controller has seen it."""
 
 _SEEN: Final = "the ReplicaSet controller has seen the deletion costs"
 
 LATE: Final = timedelta(minutes=2)
-"""For so long the API server may carry out a request whose answer was lost, as for evictions."""
+"""How long the API server may still carry out a request whose answer was lost, as for evictions."""
 
 MARKED_WITHIN: Final = timedelta(minutes=1)
-"""From the decision to take the added pods back: where they cannot be marked until then, they are not awaited."""
+"""After the decision to take added pods back, how long to wait for their marks."""
 
 
 class Store(NamedTuple):
-    """Store the record as it is to be from now on, and look again."""
+    """Store this new record, and look again."""
 
     surge: Surge
 
 
 class Mark(NamedTuple):
-    """Give this pod a deletion cost, None: remove the own one."""
+    """Give this pod a deletion cost; None removes Rebalancer's own cost."""
 
     pod: Pod
     cost: int | None
 
 
 class Scale(NamedTuple):
-    """Change the workload's replicas, if they are still as many as they were."""
+    """Change the workload's replicas, if their number has not changed."""
 
     before: int
     after: int
 
 
 class Close(NamedTuple):
-    """Forget the record: nothing of the surge is left."""
+    """Delete the record, because nothing of the surge is left."""
 
     ending: Ending
 
 
 class Wait(NamedTuple):
-    """Do nothing yet; `why` says what is waited for, as the end of "it waits until …": Ready pods where `unready`."""
+    """Do nothing yet; `why` completes the sentence "it waits until …". `unready`: it waits for Ready pods."""
 
     why: str
     unready: bool = False
@@ -71,14 +71,14 @@ Act = Store | Mark | Scale | Close | Wait
 
 
 class Stood(NamedTuple):
-    """For how many seconds no mark was to be changed, and for how many all pods have been Ready, as the caller saw."""
+    """For how many seconds the caller has seen all marks right, and all pods Ready."""
 
     marks: float
     ready: float
 
 
 def follow(surge: Surge, snapshot: Snapshot, rules: RepairBy, now: datetime, stood: Stood) -> Act:
-    """Return what is to be done next."""
+    """Return the next action."""
     seen = _Seen(surge, snapshot)
     if surge.phase is Phase.UNMARKING:
         return _unmark(surge, seen)
@@ -112,19 +112,19 @@ class _Seen:
 
     @property
     def replicas(self) -> int:
-        """How many the workload wants."""
+        """How many replicas the workload wants."""
         assert self.workload is not None
         return self.workload.replicas
 
     @property
     def victims(self) -> Iterator[Pod]:
-        """Those of them that live."""
+        """The victims that still exist."""
         uids = {one.uid for one in self._surge.victims}
         return (pod for pod in self.living if pod.uid in uids)
 
     @property
     def is_rolled_out(self) -> bool:
-        """Whether pods of another template are made, or the owner of these is gone."""
+        """Whether pods of another template are created, or the owner of the surge's pods is gone."""
         owner = self._snapshot.workload.get(self._surge.owner)
         if owner is None or self.workload is None:
             return True
@@ -143,9 +143,9 @@ class _Seen:
         return (self._surge.namespace, self._surge.kind, self._surge.name) in self._snapshot.autoscalers_of
 
     def find_changed_marks(self) -> Iterator[Mark]:
-        """Yield the changes of marks before the scale-down after which the added pods go, and none of the victims.
+        """Yield the changes of marks that are needed so that the scale-down removes the added pods, not the victims.
 
-        A pod is marked before another is unmarked: the next leader finds the record by the marks.
+        A pod is marked before another is unmarked, because the next leader finds the record by the marks.
         """
         victims = {one.uid for one in self._surge.victims}
         others = [pod for pod in self.living if pod.uid not in victims and not is_foreign(pod)]
@@ -156,7 +156,7 @@ class _Seen:
             yield from (Mark(pod, None) for pod in self.marked if pod.uid not in surplus)
 
     def find_unready(self) -> str:
-        """Return which pods are not there or not Ready, "" if all are."""
+        """Return which pods are missing or not Ready, "" if all are Ready."""
         if len(self.living) != self._surge.most:
             return f"all {self._surge.most} pods are there ({len(self.living)} now)"
         unready = sorted(pod.name for pod in self.living if not pod.ready)
@@ -165,7 +165,7 @@ class _Seen:
         return f"pod {unready[0]} is Ready" + (f", and {len(unready) - 1} more" if unready[1:] else "")
 
     def find_refusing_budget(self, rules: RepairBy) -> str:
-        """Return which budget would refuse the eviction of the victims while the added pods are there, "" for none."""
+        """Return the budget that would refuse to evict the victims while the added pods exist, "" for none."""
         if rules.overrides_budgets_in(self._surge.namespace):
             return ""
         selection, going = self._snapshot.budget_selection, list(self.victims)
@@ -179,7 +179,7 @@ class _Seen:
 
 
 def _find_ending(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime) -> Act | None:
-    """Return what ends a surge from outside, None where nothing does."""
+    """Return the ending that outside changes force on a surge, None if there is none."""
     if seen.workload is None:
         return _end(surge, Ending.WORKLOAD_GONE)
     if seen.replicas not in _numbers_of(surge):
@@ -201,7 +201,7 @@ def _find_ending(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime) -> A
 
 
 def _numbers_of(surge: Surge) -> set[int]:
-    """Return the numbers of replicas that belong to the surge, or to the time before it."""
+    """Return the numbers of replicas that the surge, or the time before it, explains."""
     match surge.phase:
         case Phase.MARKING:
             return {surge.count}
@@ -256,7 +256,7 @@ def _await_ready(surge: Surge, seen: _Seen, rules: RepairBy, now: datetime, stoo
 
 def _remove(surge: Surge, seen: _Seen) -> Act:
     if seen.replicas == surge.most:
-        # A pod that is not Ready any more would go in place of a marked one.
+        # A pod that is no longer Ready would go in place of a marked one.
         if seen.find_unready():
             return Store(surge.enter(Phase.WAITING))
         return Scale(surge.most, surge.count)
@@ -266,9 +266,9 @@ def _remove(surge: Surge, seen: _Seen) -> Act:
 
 
 def _take_back(surge: Surge, seen: _Seen, now: datetime, stood: Stood) -> Act:
-    """Let the added pods go, not the victims: with those half repaired, something else may be worse.
+    """Remove the added pods, not the victims: removing only some victims may worsen another rule.
 
-    A rollout waits for nothing: all these pods go by it.
+    If a rollout began, wait for nothing, because it replaces all these pods.
     """
     if seen.replicas != surge.most:
         if surge.late is not None and now < surge.late:

@@ -1,4 +1,4 @@
-"""The record of a surge, stored before anything is written: the next leader continues it or takes it back.
+"""The record of a surge, stored before anything is written, so that the next leader continues it or takes it back.
 
 All records are one text in a ConfigMap of their own, which stores nothing else and is never trimmed.
 """
@@ -17,24 +17,24 @@ from rebalancer.model.worded import Worded
 RECORDS_KEY: Final = "surges.json"
 
 MOST_SURGES: Final = 100
-"""Surges that are under way at once: a record has some 300 bytes and 120 more for each of ten victims at most."""
+"""Most concurrent surges: a record has some 300 bytes, and 120 more for each of at most ten victims."""
 
 
 class Phase(StrEnum):
-    """What is done next. Each is stored before it begins."""
+    """The phase of a surge, which says what is done next. Each phase is stored before it begins."""
 
     MARKING = "Marking"
     """The victims get the lowest deletion cost."""
     ADDING = "Adding"
     """The workload is scaled up."""
     WAITING = "Waiting"
-    """All pods are to be Ready for `repair.settle`."""
+    """All pods must be Ready for `repair.settle`."""
     REMOVING = "Removing"
-    """The workload is scaled down to what it had."""
+    """The workload is scaled down to its original number."""
     TAKING_BACK = "TakingBack"
-    """The added pods are marked in place of the victims, and the workload is scaled down to what it had."""
+    """The added pods are marked in place of the victims, and the workload is scaled down to its original number."""
     UNMARKING = "Unmarking"
-    """Marks that are left are removed."""
+    """Remaining marks are removed."""
 
 
 TRANSITIONS: Final[Mapping[Phase, Mapping[Phase, str]]] = {
@@ -61,14 +61,14 @@ TRANSITIONS: Final[Mapping[Phase, Mapping[Phase, str]]] = {
     Phase.TAKING_BACK: {Phase.UNMARKING: "scaled down, or taken over"},
     Phase.UNMARKING: {},
 }
-"""What follows each phase, and when. Taken over: replicas that somebody else has written, or an autoscaler.
+"""Which phases follow each phase, and when. "Taken over": another author or an autoscaler writes the replicas.
 
-Given up: it has timed out, a rollout has begun, a victim is gone, or somebody does not want it any more.
+"Given up": it has timed out, a rollout has begun, a victim is gone, or the policy no longer allows it.
 """
 
 
 class Ending(Worded):
-    """How a surge ended; `sentence` says it to people."""
+    """How a surge ended; `sentence` is for people."""
 
     DONE = "Done", "the marked pods are gone, and all others stayed"
     MISPREDICTED = "Mispredicted", "another pod than a marked one is gone"
@@ -101,7 +101,7 @@ class Surge(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tru
     """The UID of the workload."""
     owner: str
     group: str
-    """The component that it repairs."""
+    """The component that the surge repairs."""
     count: int
     added: int
     victims: tuple[Marked, ...]
@@ -110,11 +110,11 @@ class Surge(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tru
     """Until when the present phase may last."""
     phase: Phase = Phase.MARKING
     ending: Ending | None = None
-    """How it ends, once that is decided."""
+    """How the surge ends, once decided."""
     approval: str = ""
-    """In mode Approve, the plan whose approval lets it begin."""
+    """In mode Approve, the plan whose approval lets the surge begin."""
     owners: tuple[str, ...] = ()
-    """Who had last written the replicas before they were raised."""
+    """The last authors of the replicas before they were raised."""
     late: Moment | None = None
     """Until when the API server may still carry out a scale-up whose answer was lost."""
 
@@ -125,12 +125,12 @@ class Surge(Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=Tru
 
     @property
     def workload(self) -> Reference:
-        """The workload by its name."""
+        """The reference to the workload."""
         return Reference(self.namespace, self.kind, self.name)
 
     @property
     def most(self) -> int:
-        """How many replicas it has with the added ones."""
+        """The number of replicas with the added pods."""
         return self.count + self.added
 
 
@@ -143,5 +143,5 @@ def encode_surges(surges: Iterable[Surge]) -> str:
 
 
 def decode_surges(text: str) -> tuple[Surge, ...]:
-    """Return the stored surges; raise msgspec.DecodeError where the text is damaged."""
+    """Return the stored surges; raise msgspec.DecodeError if the text is damaged."""
     return _DECODER.decode(text) if text.strip() else ()

@@ -8,9 +8,9 @@ from rebalancer.surge.record import Ending, Surge
 
 
 class UnderWay(NamedTuple):
-    """A surge, and why it does not go on, "" where it does: "until …" of what it waits for, or an obstacle.
+    """A surge, and why it does not go on ("until …", or an obstacle), "" if it goes on.
 
-    Of its pods that are not being deleted `pods` are there, and `ready` of these are Ready.
+    `pods` of its pods exist and are not being deleted; `ready` of these are Ready.
     """
 
     surge: Surge
@@ -34,23 +34,23 @@ class Refused(NamedTuple):
 
 
 class SurgeReport(NamedTuple):
-    """The surges of a cluster; `stopped` says why nothing of them is written now, "" where nothing is in the way."""
+    """The surges of a cluster; `stopped` says why no surge writes anything now, "" if nothing prevents writing."""
 
     under_way: tuple[UnderWay, ...] = ()
     ended: tuple[Ended, ...] = ()
-    """Those that have ended since the report before."""
+    """The surges that have ended since the last report."""
     refused: tuple[Refused, ...] = ()
-    """Of the last cycle's plan."""
+    """The refused workloads of the last cycle's plan."""
     stopped: str = ""
     begun: tuple[Surge, ...] = ()
-    """Those that have begun since the report before; a new leader goes on with others, which it has not begun."""
+    """The surges begun since the last report, without those that a new leader continues."""
 
 
 NO_SURGES = SurgeReport()
 
 
 def count_pods(under_way: UnderWay, snapshot: Snapshot) -> UnderWay:
-    """Return what is said of a surge with the numbers of its pods."""
+    """Return the report on a surge with the present numbers of its pods."""
     pods = snapshot.pods_of.get(under_way.surge.owner, ())
     living = [pod for pod in pods if not pod.terminating and not pod.finished]
     return under_way._replace(pods=len(living), ready=sum(pod.ready for pod in living))
