@@ -1,1 +1,1 @@
-"""The edges: bytes in, bytes out. Adapters do not know each other, and decide nothing."""
+"""The edges of the program: they read and write bytes. Adapters do not import each other, and decide nothing."""

@@ -1,4 +1,4 @@
-"""Converts the bytes of a file in JSON or YAML to JSON documents; anything else is refused with what the file is.
+"""Converts the bytes of a file in JSON or YAML to JSON documents; the error for any other file says what it is.
 
 JSON is passed on unchanged, since files of large clusters are JSON; documents may follow each other, in lines or not.
 YAML is loaded by libyaml and written as JSON: the same code decodes the objects of both. Either may be within gzip.
@@ -21,7 +21,7 @@ _BEGINNINGS_OF_JSON: Final = (b"{", b"[")
 _UTF_16: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _TIMESTAMP: Final = "tag:yaml.org,2002:timestamp"
 _TEXTS: Final = (_TIMESTAMP, "tag:yaml.org,2002:value")
-"""Times, and `=`: YAML 1.1 takes it for something else than text, and kubectl prints it of Prometheus' kinds."""
+"""Times and `=`, which stay text: YAML 1.1 reads `=` as another type, and kubectl prints it for Prometheus' kinds."""
 _GZIP: Final = b"\x1f\x8b"
 _UNREAD: Final = {
     _GZIP: ("compressed by gzip", "gunzip -c"),
@@ -30,7 +30,7 @@ _UNREAD: Final = {
     b"\xfd7zXZ\0": ("compressed by xz", "xz -dc"),
     b"\x28\xb5\x2f\xfd": ("compressed by zstd", "zstd -dc"),
 }
-"""What is not decompressed here, by its first bytes: what it is, and the command that prints what is in it."""
+"""Unread formats by their first bytes: the name of the format, and the command that prints the content."""
 _ERROR_OUTPUT: Final = re.compile(rb"((Warning: |[IWEF][0-9]{4} )[^\n]*\n\s*)+[{\[]")
 """The standard error of kubectl before its JSON: warnings of the server, and lines of klog, which begin with a date."""
 _TRAILING: Final = re.compile(r"trailing characters \(byte ([0-9]+)\)\Z")
@@ -42,7 +42,7 @@ class UnreadableSnapshot(ValueError):  # noqa: N818  # it names what the file is
 
 
 class _YamlLoader(yaml.CSafeLoader):
-    """Leaves texts as they are written: the decoder knows which fields are times, YAML only guesses."""
+    """Leaves times as text, because the decoder knows which fields are times and YAML only guesses."""
 
 
 _YamlLoader.yaml_implicit_resolvers = {
@@ -52,7 +52,7 @@ _YamlLoader.yaml_implicit_resolvers = {
 
 
 def read_documents(data: bytes, source: str) -> list[bytes]:
-    """Return a file's documents as JSON; raise UnreadableSnapshot where there is none."""
+    """Return a file's documents as JSON; raise UnreadableSnapshot if there are none."""
     is_gzip = data.startswith(_GZIP)
     if is_gzip:
         data = _decompress(data, source)
@@ -82,7 +82,7 @@ def _decompress(data: bytes, source: str) -> bytes:
 
 
 def _check_decompressed(data: bytes, source: str, *, is_gzip: bool) -> None:
-    """Refuse what is compressed in another way than once by gzip, with the command that makes it readable."""
+    """Refuse files not compressed exactly once by gzip, and name the command that makes them readable."""
     for magic, (what, command) in _UNREAD.items():
         if data.startswith(magic):
             within, use = (" within gzip", "gunzip -c") if is_gzip else ("", command)

@@ -1,6 +1,6 @@
 """The text of manifests below their objects: its depth, its numbers, duplicate keys, its lines.
 
-It is read as kubectl reads it, which takes more than YAML: of equal keys the last value, and JSON's escapes.
+It is read as kubectl reads it. Kubectl accepts more than YAML: equal keys (the last value counts), and JSON's escapes.
 """
 
 import json
@@ -21,7 +21,7 @@ _SURROGATES: Final = re.compile(r"(?<!\\)((?:\\\\)*)(\\u[dD][89abAB][0-9a-fA-F]{
 
 _OCTAL: Final = re.compile(r"[-+]?0\d+\Z")
 _LARGEST: Final = 2**63
-"""Integers from here on are none of an object."""
+"""No field of an object has an integer from here on."""
 
 _FIRST: Final = frozenset({"apiVersion", "kind"})
 """The keys with which each object begins."""
@@ -35,7 +35,7 @@ def join_surrogates(text: str) -> str:
 
 
 class Scanned(NamedTuple):
-    """How many documents a text has, and up to where it is read; `too_deep` is the line of a value there, 0 if none."""
+    """How many documents a text has, up to a value nested too deep; `too_deep` is that value's line, 0 if none."""
 
     documents: int
     end: int | None = None
@@ -43,9 +43,9 @@ class Scanned(NamedTuple):
 
 
 def scan(text: str) -> Scanned:
-    """Count documents, until one is nested too deep: the parser makes its tree by recursion."""
+    """Count documents until one is nested too deep, because the parser makes its tree by recursion."""
     documents = depth = start = 0
-    with suppress(yaml.YAMLError):  # said where the tree is made
+    with suppress(yaml.YAMLError):  # reported where the tree is made
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):
             mark = event.start_mark
             assert mark is not None
@@ -62,7 +62,7 @@ def scan(text: str) -> Scanned:
 
 
 def find_duplicates(node: yaml.Node, depth: int) -> Iterator[tuple[int, str]]:
-    """Yield the lines of keys that a mapping has twice, and what is said of them; `<<` may be there again.
+    """Yield the lines of keys that a mapping has twice, with the message on each; `<<` may be repeated.
 
     YAML forbids it. Source: `setMapIndex` of `sigs.k8s.io/yaml/goyaml.v2/decode.go`, which is not strict for kubectl.
     """
@@ -79,7 +79,7 @@ def find_duplicates(node: yaml.Node, depth: int) -> Iterator[tuple[int, str]]:
 
 
 def read_scalar(node: yaml.ScalarNode) -> Any:
-    """Return a value of JSON's types; what is none, such as a time, stays text."""
+    """Return a value of JSON's types; other values, such as times, stay text."""
     text = str(node.value)
     match node.tag.removeprefix(TAG):
         case "null":
@@ -108,7 +108,7 @@ def _integer(text: str) -> int | str:
 
 
 def find_line_of(root: yaml.Node, path: Path) -> int:
-    """Return the line of a field, that of the nearest one around it where it is not written."""
+    """Return the line of a field, or, if the field is absent, that of the nearest field around it."""
     node, line = root, root.start_mark.line
     for step in path:
         if isinstance(node, yaml.MappingNode):

@@ -58,7 +58,7 @@ _GROUPS: Final[Mapping[str, str]] = {
     "Pod": "",
     "PodDisruptionBudget": "policy",
 }
-"""The API groups of the kinds that rules know in detail. An equal kind of another group is a different kind."""
+"""The API groups of the kinds that rules know in detail. A kind of the same name in another group is different."""
 
 _Read = Workload | DisruptionBudget | Autoscaler | LimitRange
 _OTHERS: Final = {
@@ -97,7 +97,7 @@ def _hint(lines: Sequence[str]) -> str:
 
 
 class _NoManifestError(Exception):
-    """What no manifest has: more values or deeper ones, or a key that is not text."""
+    """The document is no manifest: it has too many values, too deep ones, or a key that is not text."""
 
     def __init__(self, node: yaml.Node, message: str) -> None:
         self.line = node.start_mark.line + 1
@@ -118,7 +118,7 @@ class _Reader:
         self._values = 0
         self._last = 0
         self._duplicates: list[tuple[int, str]] = []
-        """The lines of keys that a mapping of the document has twice, and what is said of them."""
+        """The lines of keys that a mapping of the document has twice, with the message on each."""
 
     def unreadable(self, line: int, problem: str) -> Manifest:
         return Manifest(
@@ -152,7 +152,7 @@ class _Reader:
                 yield from self._read_items(item, root, (*prefix, "items", number), ignores)
 
     def _find_end(self, root: yaml.Node) -> int:
-        """Return the last line of a document, with comments that are indented after it; of the last one all of them."""
+        """Return the last line of a document with the indented comments after it; the last document has all of them."""
         self._left -= 1
         if not self._left:
             return len(self._lines)
@@ -192,7 +192,7 @@ class _Reader:
         )
 
     def _decode(self, value: dict[str, Any], kind: str, template: Path | None) -> _Read | str:
-        """Return what the model has of an object, or why it cannot be read."""
+        """Return the object as the model has it, or why it cannot be read."""
         if template is None or kind in BUILT_IN:
             known = _OTHERS.get(kind) or KIND_NAMED[kind]
             read: _Read | Fault = decode(known, msgspec.json.encode(_named(value)), self._intern)
@@ -204,7 +204,7 @@ class _Reader:
             return str(error)
 
     def _convert(self, node: yaml.Node, depth: int) -> Any:
-        """Make values of JSON's types; what is none, such as a time, stays text."""
+        """Make values of JSON's types; other values, such as times, stay text."""
         self._values += 1
         if depth > DEEPEST:
             raise _NoManifestError(node, TOO_DEEP)

@@ -18,19 +18,19 @@ class UnreadableProfile(Exception):  # noqa: N818  # callers read it as a state
 
 
 def find_folders(file: Path) -> tuple[Path, ...]:
-    """Return the folders that a policy's file has neighbours in: its own, and that of what a link leads to.
+    """Return the folders beside a policy's file: its own, and, if it is a link, the folder of the link's target.
 
-    In a mounted ConfigMap a link leads to a folder below its own, which every change of the ConfigMap replaces.
+    In a mounted ConfigMap a link leads to a subfolder, which every change of the ConfigMap replaces.
     """
     own, target = file.parent.resolve(), file.resolve()
     return (own,) if target.is_relative_to(own) else (own, target.parent)
 
 
 def read_profile(policy: Policy, folders: Sequence[Path] = (), mounted: Mapping[str, str] | None = None) -> Profile:
-    """Return the scheduler profile that the policy names, from its configuration file where the policy names one.
+    """Return the scheduler profile that the policy names, from the configuration file that the policy names, if any.
 
-    `folders` are the folders of the policy's own file, see `find_folders`. A relative path begins there, whatever the
-    working directory is; for a policy without a file it begins in /etc/rebalancer. The file must be in or below one of
+    `folders` are the folders of the policy's own file, see `find_folders`. A relative path begins there, not in the
+    working directory; for a policy without a file it begins in /etc/rebalancer. The file must be in or below one of
     these folders, links resolved: an author of the policy must not be able to read every file of the process. `mounted`
     are the controller's files in /etc/rebalancer, where these are known.
     """

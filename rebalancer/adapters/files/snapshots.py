@@ -1,7 +1,7 @@
 """Reads a snapshot from files.
 
-The time of a snapshot is the newest timestamp in the files for something in the past. A node's heartbeat is renewed
-every few minutes, so for a whole cluster this is close. Deletion timestamps do not count: they are in the future by the
+The time of a snapshot is the newest timestamp of a past event in the files. Nodes renew their heartbeats every few
+minutes, so for a whole cluster this is close. Deletion timestamps do not count, because they lie in the future by the
 pod's grace period. A kind that the file does not contain is unknown, not empty; a warning names it.
 """
 
@@ -28,7 +28,7 @@ KUBECTL_COMMAND: Final = (
 """The command that prints all kinds that are read."""
 
 FAR_APART: Final = timedelta(minutes=10)
-"""The kinds of one cluster are written within less, one kubectl after the other; heartbeats of nodes are as rare."""
+"""Several kubectl runs for one cluster take less than this, and nodes renew their heartbeats more often."""
 
 _NEEDED_FOR: Final[Mapping[str, str]] = {
     "Pod": "everything",
@@ -85,7 +85,7 @@ _MATTERS: Final[Mapping[str, Callable[[Snapshot], bool]]] = {
     "Deployment": _has_deployments,
     "Service": _has_default_constraints,
 }
-"""For each kind that a cluster may well have none of, whether an answer depends on it."""
+"""For each kind of which a cluster may have no objects, whether an answer depends on the kind."""
 
 
 class SnapshotFile(NamedTuple):
@@ -153,7 +153,7 @@ class ReducedFiles(NamedTuple):
 
 
 def reduce_snapshots(files: Sequence[SnapshotFile]) -> ReducedFiles:
-    """Reduce files that `read_snapshots` reads to the fields that are read; what it refuses is refused here."""
+    """Reduce files that `read_snapshots` reads to the fields that are read; raise the same errors."""
     contents, documents = _read_files(files)
     reduced = reduce_file(contents)
     warnings = _weigh(reduced.doubts, contents, documents)
@@ -165,7 +165,7 @@ def reduce_snapshots(files: Sequence[SnapshotFile]) -> ReducedFiles:
 
 
 def _weigh(doubts: Doubts, contents: FileContents, documents: Sequence[bytes]) -> list[str]:
-    """Raise UnreadableSnapshot where an answer about the files would be wrong; return where it may be."""
+    """Raise UnreadableSnapshot if an answer from these files would be wrong; return warnings if it may be wrong."""
     warnings = list(doubts.warnings)
     for change in doubts.changes:
         first, last = (find_newest_time([documents[number]]) for number in (change.older, change.newer))
@@ -202,7 +202,7 @@ def _read_files(files: Iterable[SnapshotFile]) -> tuple[FileContents, list[bytes
 
 
 def _describe_document(document: bytes, error: UnreadableList) -> str:
-    """Say what a document is that has no objects of a cluster; another object and a broken file are likely mistakes."""
+    """Say what a document without a cluster's objects is, most likely another object or a broken file."""
     try:
         kind = msgspec.json.decode(document, type=Head).kind
     except msgspec.ValidationError:
@@ -215,8 +215,8 @@ def _describe_document(document: bytes, error: UnreadableList) -> str:
 def describe_missing_kinds(snapshot: Snapshot) -> str:
     """List the unknown kinds that an answer depends on, in the plural, and what needs them; "" without any.
 
-    A cluster without StatefulSets prints none, although the command names the kind. So a kind is missing only where a
-    pod needs it.
+    A cluster without StatefulSets prints none, although the command names the kind. So a kind is missing only if a pod
+    needs it.
     """
     kinds: dict[str, list[str]] = {}
     for kind in _NEEDED_FOR:

@@ -19,7 +19,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 def may_evict(transport: Transport, namespace: str) -> bool:
-    """Return whether this account may evict pods in a namespace, or for "" in all; raise ClusterError.
+    """Return whether this account may evict pods in a namespace ("": in all); raise ClusterError.
 
     Every account may ask this about itself (ClusterRole system:basic-user).
     """
@@ -30,7 +30,7 @@ def may_evict(transport: Transport, namespace: str) -> bool:
 
 
 def read_verdict(data: bytes) -> bool:
-    """Return what the API server has answered about a right; raise Unreachable for an answer that is none."""
+    """Return the API server's answer about a right; raise Unreachable for an answer of another form."""
     try:
         return msgspec.json.decode(data, type=_Answer).status.allowed
     except msgspec.DecodeError as error:

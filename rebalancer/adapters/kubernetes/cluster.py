@@ -75,7 +75,7 @@ _NAMESPACE, _REPLICA_SET = "Namespace", "ReplicaSet"
 BY_NAMESPACE = frozenset(
     {"Deployment", "ReplicaSet", "StatefulSet", "ReplicationController", "PodDisruptionBudget", "Service"}
 )
-"""Kinds that need not be read in every namespace. Pods must be, with their claims: they all take what nodes have."""
+"""Kinds that need not be read in every namespace. Pods and their claims must be, because all of them use nodes."""
 _WATCHED = tuple(kind for kind in OPTIONAL_KINDS if kind is not ENDPOINT_SLICES)
 """The watched optional kinds, without EndpointSlices: every Service has them, and hardly any matter."""
 
@@ -88,7 +88,7 @@ class KubernetesCluster:
     """A cluster that is watched as long as the process runs.
 
     Without a `version`, `read_version` must be called before the first snapshot. `control` watches the ConfigMap with
-    the kill switch: without it the snapshot counts as stale, too.
+    the kill switch; while that watch is stale, so is the snapshot.
 
     Workloads are those of `scope`, the names of namespaces; None means all. A namespace is left out where its workloads
     may not be read, for example because it or its RoleBinding does not exist. This does not affect the others.
@@ -132,11 +132,11 @@ class KubernetesCluster:
         self._slices = ServiceSlices(transport)
         self._standstill = Standstill(self._renew)
         self._stood_still = 0.0
-        """For how many seconds the process was stopped the last time."""
+        """How many seconds the last stop of the process took."""
         self._last: tuple[tuple[object, ...], Snapshot] | None = None
-        """The last snapshot, with what it was made of."""
+        """The last snapshot, after the inputs that it was made from."""
         self._making = Lock()
-        """The loop makes snapshots; while another process leads, so does each reader of the page."""
+        """Taken to make a snapshot: the loop makes them, and, while another process leads, each reader of the page."""
 
     def notice_stops(self, seconds: float) -> None:
         """From now on, list every kind again after the process was stopped or suspended for longer than this."""
@@ -159,7 +159,7 @@ class KubernetesCluster:
         return self._version
 
     def follow_owners(self, kinds: Iterable[tuple[str, str]]) -> None:
-        """Watch the foreign owners of these kinds and groups from now on, and no others; nothing waits for them."""
+        """From now on, watch only the foreign owners of these kinds and groups; nothing waits for these watches."""
         self._owners.follow(kinds)
 
     def start(self, observe: Callable[[object, object], None] | None = None) -> None:
@@ -200,7 +200,7 @@ class KubernetesCluster:
 
     @property
     def synced(self) -> bool:
-        """Whether every kind has been listed once; of an optional one it is enough that it was requested."""
+        """Whether every kind has been listed once; for an optional kind, a request is enough."""
         return self._owners.synced and all(reflector.synced.is_set() for reflector in self._all)
 
     def forbidden(self) -> str:
@@ -210,7 +210,7 @@ class KubernetesCluster:
     def staleness(self) -> str:
         """Say why the snapshot is stale, "" if it is not; optional kinds decide no placement.
 
-        After a stop every kind that is known must have been listed again, the optional ones too while they can be.
+        After a stop, every known kind must have been listed again, including optional kinds that can be listed.
         """
         if self._version is None:
             why = f" ({self._version_error})" if self._version_error else ""
@@ -233,7 +233,7 @@ class KubernetesCluster:
         return next(map(self._describe_behind, behind), "")
 
     def staleness_of(self, name: str, reflector: Reflector) -> str:
-        """Say why what one watch has received is stale, "" if it is not."""
+        """Say why the content of one watch is stale, "" if it is not."""
         if not reflector.synced.is_set():
             return f"{name}: not listed yet{f' ({reflector.error})' if reflector.error else ''}"
         if reflector.failing > FAILING_AFTER:
@@ -248,7 +248,7 @@ class KubernetesCluster:
         return f"{reflector.kind.name}: not listed again since the process was stopped for {_span(self._stood_still)}"
 
     def snapshot(self, now: datetime) -> Snapshot:
-        """Return all objects that the watches have received; nothing is made anew if nothing was.
+        """Return all objects that the watches have received; without a change, return the last snapshot.
 
         It waits for EndpointSlices, for a second at most; from any thread.
         """
@@ -257,7 +257,7 @@ class KubernetesCluster:
 
     def _make_snapshot(self, now: datetime) -> Snapshot:
         assert self._version is not None
-        # Before the contents are read, and after: only what is listed all the while is known.
+        # Checked before and after the contents are read: only kinds listed at both times are known.
         listed = {reflector for reflector in self._all if reflector.has_listed and not _is_out_of_date(reflector)}
         held, unread = self._read_watches()
         listed = {reflector for reflector in listed if reflector.has_listed}
@@ -304,9 +304,9 @@ class KubernetesCluster:
         return (*known, ENDPOINT_SLICES.name) if of_all and {kind.name for kind in WEBHOOKS} <= set(known) else known
 
     def _read_watches(self) -> tuple[list[tuple[Reflector, Contents]], dict[str, Fault]]:
-        """Return what a snapshot is made of, and the namespaces of the scope that are left out.
+        """Return the contents of all watches, and the namespaces of the scope that are left out.
 
-        A watch forgets that it has listed before it forgets its objects, so that its contents are read first.
+        The contents are read first, because a watch resets `has_listed` before it drops its objects.
         """
         required = [reflector for reflector in self.reflectors.values() if reflector.kind in KINDS]
         optional = [reflector for reflector in self._optional if not _is_out_of_date(reflector)]
@@ -404,7 +404,7 @@ class KubernetesCluster:
         return [reflector for reflector in self.watches if reflector.kind.name == _REPLICA_SET]
 
     def read_pause(self) -> Pause | None:
-        """Read the kill switch from the API server, whatever its watch has received."""
+        """Read the kill switch from the API server, not from its watch."""
         try:
             config_map = self._control.read(timeout=_CHECK_SECONDS)
         except (ClusterError, msgspec.DecodeError) as error:
@@ -414,13 +414,13 @@ class KubernetesCluster:
     def count_replicas(self, workload: Reference) -> ReplicaCount:
         """Read the wanted number of pods from a workload's spec, and its pods.
 
-        A status alone is a second old, or more: it may count a pod as Ready that we have just evicted, in place of a
-        failed pod. It only ever lowers the count.
+        A status may be a second old or more, and may count a pod as Ready that was just evicted, in place of a failed
+        pod. So it only ever lowers the count.
         """
         kind = next((kind for kind in KINDS if kind.name == workload.kind), self._owners.find_kind(workload))
         if kind is not None:
             return self._count(kind, workload)
-        # Above ReplicaSets an owner of any kind is a workload, read or not.
+        # An owner of ReplicaSets, of any kind, is a workload, even if its kind is not read.
         below = self._replica_sets_of(workload.namespace, workload.kind, workload.name)
         if not below:
             raise ReadFailedError(
@@ -455,9 +455,9 @@ class KubernetesCluster:
         return ReplicaCount(wanted=read.replicas, ready=min(read.ready, ready), pods=place_pods(own))
 
     def _list_pods(self, workload: Workload) -> list[Pod] | None:
-        """List the pods that a workload selects and that are its own; None where they cannot be told from others.
+        """List a workload's own pods among those that it selects; None if they cannot be distinguished from others.
 
-        Where it selects none, as some foreign owners do, its pods are looked for among all of the namespace.
+        If it has no selector, like some foreign owners, its pods are searched among all pods of the namespace.
         """
         selected = workload.selector is not None and not workload.selector.empty
         if not selected and not workload.is_foreign:
@@ -474,7 +474,7 @@ class KubernetesCluster:
             timeout=_COUNT_SECONDS,
         )
         try:
-            of_any = workload.kind == "Deployment"  # its selector selects no other's pods
+            of_any = workload.kind == "Deployment"  # its selector selects only its own pods
             return [pod for page in pages for pod in page.objects if _is_pod_of(owners, pod, of_any=of_any)]
         except (ClusterError, UnreadableList) as error:
             raise ReadFailedError(str(error)) from error
@@ -489,7 +489,7 @@ class KubernetesCluster:
         )
 
     def pod_remains(self, move: Move) -> bool:
-        """List the one pod of a move's name, from etcd: there is a right to list pods, and none to get one."""
+        """List the pod of a move by name, from etcd: the account may list pods, but not get one."""
         pages = read_pages(
             self._transport,
             PODS,
@@ -512,9 +512,9 @@ class KubernetesCluster:
 
 
 def _is_out_of_date(reflector: Reflector) -> bool:
-    """Return whether what an optional watch holds says nothing of now: of such a kind nothing is known.
+    """Return whether the content of an optional watch is out of date, so that its kind is unknown.
 
-    Pools and autoscalers of nodes and workloads count as they were: what they say is no reason against an eviction.
+    Old content of node pools and autoscalers still counts, because they never prevent an eviction.
     """
     kept = reflector.kind in KINDS or reflector.kind in (NODE_POOLS, AUTOSCALERS)
     return not kept and (reflector.is_stale or reflector.failing > STALE_AFTER)

@@ -40,7 +40,7 @@ def find_pause(config_map: ConfigMap) -> Pause | None:
 
 
 def find_approval(config_map: ConfigMap) -> str:
-    """Return the hash of the approved plan in the approval ConfigMap, "" if it has none, or what can be no hash."""
+    """Return the hash of the approved plan in the approval ConfigMap, "" if there is none or the text is no hash."""
     text = config_map.data.get(approval.KEY, "").strip()
     return text if approval.HASH.fullmatch(text) else ""
 
@@ -53,7 +53,7 @@ def find_written(config_map: ConfigMap) -> Written:
 
 
 def find_author(config_map: ConfigMap, key: str) -> Author:
-    """Return who has changed a key last: as the last command has declared, and as Kubernetes has noted."""
+    """Return who changed a key last, as declared by the last command and as recorded by Kubernetes."""
     declared = read_declaration(config_map.declared)
     owners = [manager for manager in config_map.managers if key in manager.keys and manager.at is not None]
     last = max(owners, key=lambda manager: manager.at or ALWAYS, default=None)
@@ -142,25 +142,25 @@ class _StoredConfigMap(msgspec.Struct, frozen=True):
 class StatusMap:
     """The status ConfigMap of one namespace; only the leader writes it.
 
-    Every write changes the version that this process has last read or written, so that a leader deposed without knowing
-    it cannot overwrite its successor. Others' labels and annotations stay; others' documents are removed, since an
-    outdated document would mislead.
+    A write succeeds only on the version that this process last read or wrote, so a leader that was deposed without
+    knowing it cannot overwrite its successor. Labels and annotations of others stay; their documents are removed,
+    because an outdated document would mislead.
     """
 
     def __init__(self, transport: Transport, namespace: str) -> None:
         self._transport = transport
         self._namespace = namespace
         self._lock = threading.Lock()
-        """A process that begins to lead loads in the thread of the Lease, while the loop may save."""
+        """A new leader loads in the thread of the Lease, while the loop may save."""
 
         self._version = ""
-        """The version that was last read or written, "" where the ConfigMap does not exist."""
+        """The version that was last read or written, "" if the ConfigMap does not exist."""
 
         self._stored: dict[str, str] = {}
         """The documents of that version."""
 
         self._certain = False
-        """Whether that is what is stored: an answer has said so since the last request."""
+        """Whether the ConfigMap certainly has these documents: an answer to the last request confirmed it."""
 
     def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
         """Replace the stored documents.
@@ -195,7 +195,7 @@ class StatusMap:
         return SaveAnswer()
 
     def _explain(self, error: ClusterError) -> SaveAnswer:
-        """Say what is missing where the object does not exist and this account may not create it."""
+        """Say what to do if the object does not exist and this account may not create it."""
         status = error.status if isinstance(error, RequestRefused) else 0
         if status == _FORBIDDEN and not self._version:
             problem = (
@@ -208,7 +208,7 @@ class StatusMap:
 
     def _write(self, data: dict[str, str]) -> None:
         api = client.CoreV1Api(self._transport)
-        self._certain = False  # until the answer says so, nobody knows what is stored
+        self._certain = False  # until the answer comes, the stored content is unknown
         if self._version:
             changed = {key: text for key, text in data.items() if self._stored.get(key) != text}
             removed = dict.fromkeys(self._stored.keys() - data)
@@ -220,7 +220,7 @@ class StatusMap:
             patch = api.patch_namespaced_config_map
             answer = self._transport.call(patch, STATUS, self._namespace, change, _content_type=MERGE_PATCH)
         else:
-            # The installation has the object. Only a user with more rights than the controller's Role can create it.
+            # The installation creates the object. Only a user with more rights than the controller's Role can do so.
             labels = {**_LABELS, "app.kubernetes.io/managed-by": "rebalancer"}
             body = {"metadata": {"name": STATUS, "labels": labels}, "data": data}
             answer = self._transport.call(api.create_namespaced_config_map, self._namespace, body)
@@ -244,7 +244,7 @@ class StatusMap:
 
 
 class ControlMap:
-    """A ConfigMap that people write, that of the kill switch or of approvals, for the command line.
+    """A ConfigMap that people write, for the command line: the kill switch or the approvals.
 
     Every method that sends may raise ClusterError.
     """
@@ -258,18 +258,18 @@ class ControlMap:
         return f"ConfigMap {self.namespace}/{self.name}"
 
     def read(self, *, timeout: float | None = None) -> ConfigMap | None:
-        """Return it, None if there is none; `timeout` in seconds, None: the transport's own."""
+        """Return the ConfigMap, None if there is none; `timeout` in seconds, None: the transport's own."""
         return read_config_map(self._transport, self.namespace, self.name, timeout=timeout)
 
     def put(self, key: str, text: str, *, declared: str | None = None) -> None:
-        """Write one key; the others stay as they are. `declared` says who does it, None removes what was declared.
+        """Write one key; other keys do not change. `declared` says who does it; None removes an earlier declaration.
 
-        It is never created: where the installation has not put it, no controller reads it.
+        The ConfigMap is never created: if the installation has none, no controller reads it.
         """
         self._merge(key, text, declared)
 
     def remove(self, key: str, *, declared: str) -> None:
-        """Remove one key; the others stay as they are. `declared` says who does it."""
+        """Remove one key; other keys do not change. `declared` says who does it."""
         self._merge(key, None, declared)
 
     def _merge(self, key: str, text: str | None, declared: str | None) -> None:

@@ -1,8 +1,8 @@
 """Connections whose requests end by a deadline, and that can all be interrupted at once.
 
-A socket's timeout bounds the time of one receive. A server that sends its answer in small pieces never exceeds it, and
-holds its caller indefinitely. So a watchdog shuts the socket of a request whose time is over, whatever it waits for.
-Name resolution is the system's, and has a limit of its own.
+A socket's timeout bounds the time of one receive. A server that sends its answer in small pieces never exceeds this
+time, and holds its caller indefinitely. So a watchdog shuts the socket of every request whose time is over. Name
+resolution is the system's, and has its own limit.
 """
 
 import math
@@ -19,7 +19,7 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from urllib3.connectionpool import HTTPConnectionPool, HTTPSConnectionPool
 
 _AGAIN: Final = 0.1
-"""Seconds after which the socket of a request that is over time is shut again: while it connects it may have none."""
+"""Seconds after which a late request's socket is shut again; while connecting, the request may have no socket."""
 
 
 class Exchange:
@@ -29,30 +29,30 @@ class Exchange:
         self.connections = connections
         self.deadline = time.monotonic() + seconds
         self.is_late = False
-        """Whether the deadline has passed before the end: the answer is incomplete, or nobody wants it any more."""
+        """Whether the deadline passed before the end, so that the answer is incomplete or no longer wanted."""
 
         self.connection: HTTPConnection | None = None
 
     def end(self) -> None:
-        """Note that the answer is complete, or not awaited any more: from now on its connection serves others."""
+        """Note that the answer is complete or no longer awaited; from now on its connection serves other requests."""
         self.connections.forget(self)
 
 
 class _Present(threading.local):
     exchange: Exchange | None = None
-    """The one whose request this thread sends."""
+    """The exchange whose request this thread sends."""
 
 
 _present = _Present()
 
 
 class Connections:
-    """The connections of one pool manager, and the thread that ends what takes too long."""
+    """The connections of one pool manager, and the thread that ends late requests."""
 
     def __init__(self, manager: urllib3.PoolManager) -> None:
         self._changed = threading.Condition()
         self._limited: WeakSet[Exchange] = WeakSet()
-        """Those that have a deadline; one whose answer nobody reads any more is forgotten with it."""
+        """The exchanges with a deadline, held weakly: an abandoned exchange disappears."""
 
         self._known: WeakSet[HTTPConnection] = WeakSet()
         self._interrupted = self._closed = False
@@ -61,9 +61,9 @@ class Connections:
 
     @contextmanager
     def exchange(self, seconds: float) -> Iterator[Exchange]:
-        """Send a request in the block and await the header of its answer; end the result when its body was read.
+        """Send a request in the block and await the header of its answer; end the exchange once the body was read.
 
-        What the block raises ends it.
+        An exception in the block ends the exchange.
         """
         made = Exchange(self, seconds)
         _present.exchange = made
@@ -96,7 +96,7 @@ class Connections:
                 self._changed.wait(self._shut_late())
 
     def _shut_late(self) -> float | None:
-        """Shut the sockets of exchanges that are late; return in how many seconds the next one is, None if none is."""
+        """Shut the sockets of late exchanges; return in how many seconds the next exchange is late, None if none."""
         now = time.monotonic()
         for exchange in self._limited:
             if exchange.deadline <= now:
@@ -117,7 +117,7 @@ class Connections:
                 _shut_down(connection)
 
     def interrupt(self) -> None:
-        """End every request that is under way, whatever it waits for; no further one is answered."""
+        """End every request that is under way; later requests are not answered."""
         with self._changed:
             self._interrupted = True
             for connection in self._known:
@@ -140,10 +140,10 @@ def _shut_down(connection: HTTPConnection | None) -> None:
 
 
 class _Noted(HTTPConnection):
-    """Mixed into the classes of connections: each says which request it serves."""
+    """A mixin for connection classes: the connection notes which request it serves."""
 
     def connect(self) -> None:
-        """Connect; a deadline and an interruption meanwhile hold for it too."""
+        """Connect; a deadline or an interruption in the meantime ends the connection, too."""
         _note(self)
         super().connect()
         _note(self)

@@ -1,7 +1,7 @@
 """Patches of pods' deletion costs, and the proof that nothing else of a pod can be patched.
 
-A patch names the pod's UID and resourceVersion: a pod that was changed since it was read is not patched, so that no
-other author's cost is ever replaced. A patch changes only two annotations.
+A patch names the pod's UID and resourceVersion. A pod that has changed since it was read is not patched, so no other
+author's cost is ever replaced. A patch changes only two annotations.
 
 The right to patch pods includes their images. So the installation has an admission policy that lets this identity
 change nothing but these annotations. Before any write that policy is tested: a ValidatingAdmissionPolicy must refuse a

@@ -21,7 +21,7 @@ from rebalancer.ports import Denial
 
 _MOST_NAME: Final = 120
 _MOST_WORDS: Final = 240
-"""Characters that are kept: the memory stores them for each group."""
+"""Up to this many characters are kept, because the memory stores them for each group."""
 
 _QUOTED: Final = r'"(?:[^"\\]|\\.)*"'
 
@@ -37,7 +37,7 @@ _AUTHORIZER: Final = re.compile(rf"User {_QUOTED} cannot ")
 _POLICY_FAILED: Final = re.compile(r"failed to configure |.*\bresulted in error: ", re.DOTALL)
 _PODS: Final = "pods"
 NAMESPACE_TERMINATING: Final = "NamespaceTerminating"
-"""The cause in a Status of what the API server refuses because the namespace is being deleted."""
+"""The cause in a Status if the API server refuses a request because the namespace is being deleted."""
 _FORBIDDEN_CODE, _TOO_MANY_REQUESTS = 403, 429
 
 
@@ -51,7 +51,7 @@ def list_causes(status: Mapping[str, Any]) -> list[Any]:
 def find_denial(code: int, status: Mapping[str, Any]) -> Denial | None:
     """Return who in admission control refused a request and why, by the Status of the answer, which may be any JSON.
 
-    None if nobody did: the authorizer, the registry or the server itself has answered.
+    None if admission control did not refuse it: the authorizer, the registry or the server itself has answered.
     """
     message = status.get("message")
     if not isinstance(message, str):

@@ -1,7 +1,7 @@
 """The EndpointSlices of a few Services, listed when they are wanted.
 
-A watch would receive the slices of every Service of the cluster, which change with every pod. A thread of its own lists
-them: a snapshot waits for it a moment, and does without slices that have not come by then.
+A watch would receive the slices of every Service of the cluster, which change with every pod. Instead, a separate
+thread lists them. A snapshot waits for it a moment, and does without slices that have not come by then.
 """
 
 import threading
@@ -28,7 +28,7 @@ _WAIT_SECONDS: Final = 1.0
 _AGAIN_SECONDS: Final = 30.0
 """Seconds between two lists of a Service."""
 _LONGEST_KNOWN: Final = 90.0
-"""Seconds after which a list says nothing any more, where no other has come since."""
+"""Seconds after which a list is out of date if no newer list has come."""
 _FORBIDDEN: Final = 403
 _NOTHING: Final = Contents(objects=(), faults=())
 
@@ -53,7 +53,7 @@ def list_slices(transport: Transport, service: Service) -> Contents:
 
 @dataclass(frozen=True, kw_only=True)
 class SlicesRead:
-    """The slices of the Services whose slices are known; `of_all`: this is so for every requested Service."""
+    """The slices of Services with known slices; `of_all`: the slices of every requested Service are known."""
 
     contents: Contents
     of_all: bool
@@ -70,7 +70,7 @@ class _Entry:
 
 
 class ServiceSlices:
-    """Lists slices in its thread, of each Service once in half a minute, and only while somebody wants them."""
+    """Lists the slices of requested Services in its own thread, each every half a minute while they are used."""
 
     def __init__(self, transport: Transport, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._transport = transport
@@ -80,11 +80,11 @@ class ServiceSlices:
         self._wanted: frozenset[Service] = frozenset()
         self._is_forbidden = self._stopping = False
         self._last = _NOTHING
-        """What was returned last: the very same is returned while nothing has changed."""
+        """The last result; the same object is returned while nothing has changed."""
         self.thread = threading.Thread(target=self._run, name="endpoint-slices", daemon=True)
 
     def start(self) -> None:
-        """Begin to list what is wanted."""
+        """Begin to list requested slices."""
         self.thread.start()
 
     def stop(self) -> None:
@@ -94,7 +94,7 @@ class ServiceSlices:
             self._changed.notify_all()
 
     def forget(self) -> None:
-        """Forget what was listed, and list it again when it is wanted."""
+        """Forget all lists; list again at the next request."""
         with self._changed:
             self._entries = {}
 
@@ -140,7 +140,7 @@ class ServiceSlices:
             self._list(service)
 
     def _list(self, service: Service) -> None:
-        """List the slices of a Service; until that has ended, it is due."""
+        """List the slices of a Service; it stays due until the list has ended."""
         with self._changed:
             wanted = self._entries.get(service)
         began, contents, wait = self._clock(), None, _AGAIN_SECONDS
@@ -152,7 +152,7 @@ class ServiceSlices:
             self._report(service, error, is_refused=wait == FORBIDDEN_WAIT)
         with self._changed:
             entry = self._entries.get(service)
-            if entry is not None and entry is wanted:  # else it was forgotten meanwhile
+            if entry is not None and entry is wanted:  # otherwise the Service was forgotten meanwhile
                 entry.due = began + wait
                 entry.listed_at = began if contents is not None else None
                 entry.contents = contents or _NOTHING
@@ -161,7 +161,7 @@ class ServiceSlices:
             self._changed.notify_all()
 
     def _report(self, service: Service, error: Exception, *, is_refused: bool) -> None:
-        """Log a failure: a right that is missing once, whatever the number of Services."""
+        """Log a failure; a missing right is logged once for all Services."""
         if is_refused and not self._is_forbidden:
             _log.warning("not allowed to list", kind=ENDPOINT_SLICES.name, error=str(error))
         elif not is_refused and not self._stopping:

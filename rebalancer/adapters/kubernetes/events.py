@@ -137,7 +137,7 @@ class Recorder:
         }
         return {
             "metadata": {"name": name},
-            # The client writes no digits for a whole second, and the API server wants six.
+            # The client omits the fraction of a whole second, but the API server wants six digits.
             "eventTime": micro_time(now.replace(microsecond=now.microsecond or 1)),
             "reportingController": CONTROLLER,
             "reportingInstance": visible(self._instance)[:128],
@@ -150,7 +150,7 @@ class Recorder:
 
 
 def _cut(note: str) -> str:
-    """Shorten a note visibly to the bytes that the API server takes."""
+    """Shorten a note, with an ellipsis, to the bytes that the API server takes."""
     data = note.encode()
     return note if len(data) <= NOTE_LIMIT else f"{data[: NOTE_LIMIT - 3].decode(errors='ignore')}…"
 

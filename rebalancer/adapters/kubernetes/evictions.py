@@ -1,8 +1,8 @@
 """Eviction requests, and the meaning of each response.
 
-Every request has the pod's UID, so that a repeated or late request cannot evict a StatefulSet's replacement of the same
-name. The body of every response is read; the HTTP code alone does not distinguish a used-up budget from an overloaded
-server. Rules: docs/design.md, "Responses".
+Every request has the pod's UID, so a repeated or late request cannot evict a StatefulSet's replacement with the same
+name. The body of every response is read, because the HTTP code alone does not distinguish a used-up budget from an
+overloaded server. Rules: docs/design.md, "Responses".
 """
 
 from collections.abc import Mapping
@@ -17,26 +17,26 @@ from rebalancer.model.moves import Move
 from rebalancer.ports import EvictionAnswer, EvictionResult
 
 _LONGEST_WAIT = 600.0
-"""Seconds; a server that asks for more is asked again sooner."""
+"""Longest wait in seconds, even if the server asks for more."""
 
 _SEVERAL_BUDGETS = "more than one PodDisruptionBudget"
 
 _BUDGET_CAUSE: Final = "DisruptionBudget"
-"""The cause in the Status of what a budget refuses: in every 429, and from Kubernetes 1.37 on in every 403."""
+"""The cause in the Status if a budget refuses: in every 429, and from Kubernetes 1.37 on in every 403."""
 
 _BUDGET_KINDS: Final = frozenset({"poddisruptionbudget", "poddisruptionbudgets"})
-"""What a 403 of an older server names whose reason is a budget: too many disrupted pods, or a negative allowance."""
+"""Kinds in an older server's 403 that is due to a budget: too many disrupted pods, or a negative allowance."""
 
 _FAILED_POLICY: Final = "AdmissionPolicy '"
-"""Part of a policy's 403 that was not on purpose: a denial has another text, so the policy could not be evaluated."""
+"""Part of the 403 of a policy that could not be evaluated; a denial on purpose has another text."""
 
 _MISSING: Final = {
     "pods": EvictionResult.GONE,
     "poddisruptionbudgets": EvictionResult.STALE,
 }
-"""Of what is not found: a budget can be deleted during the server's own retries, and then the pod still exists.
+"""The result of a 404 by kind: if a budget was deleted during the server's own retries, the pod still exists.
 
-Without either kind the answer is not that of the eviction, but of something between, or of a server without evictions.
+Without either kind, the answer comes from a proxy, or from a server without evictions.
 """
 
 
@@ -68,7 +68,7 @@ def evict(transport: Transport, move: Move) -> EvictionAnswer:
 
 
 def _classify(error: RequestRefused) -> EvictionResult:
-    """Return what an answer with an error means, whatever JSON object came with it."""
+    """Return the meaning of an error answer, with any JSON object as its body."""
     code, status = error.status, error.details
     details = status.get("details")
     details = details if isinstance(details, dict) else {}
@@ -77,7 +77,7 @@ def _classify(error: RequestRefused) -> EvictionResult:
     if code == 500 and _SEVERAL_BUDGETS in message:
         return EvictionResult.FAILED
     if error.namespace_terminating:
-        return EvictionResult.GONE  # its namespace is being deleted, and every pod in it
+        return EvictionResult.GONE  # its namespace is being deleted, with every pod in it
     match code:
         case 404:
             return _MISSING.get(str(details.get("kind")), EvictionResult.FAILED)
@@ -102,4 +102,4 @@ def _classify_too_many(status: Mapping[str, Any], details: Mapping[str, Any]) ->
         return EvictionResult.STALE if details.get("retryAfterSeconds") else EvictionResult.BUDGET
     if status and not details.get("retryAfterSeconds"):
         return EvictionResult.FAILED
-    return EvictionResult.THROTTLED  # of the server itself: no Status, or a Status that says when to try again
+    return EvictionResult.THROTTLED  # from the server itself: no Status, or a Status that says when to try again

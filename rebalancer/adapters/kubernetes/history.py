@@ -38,7 +38,7 @@ class HistoryMaps:
         self._versions: dict[str, str] = {}
 
     def read(self) -> Contents:
-        """Return what they have, one request each; raise HistoryError."""
+        """Return the contents of the ConfigMaps, with one request for each; raise HistoryError."""
         self._versions = {}
         segments = tuple(self._read(name, ENTRIES_KEY) for name in SEGMENT_MAPS)
         return Contents(segments=segments, trend=self._read(TREND_MAP, TREND_KEY))
@@ -66,7 +66,7 @@ class HistoryMaps:
         return config_map.data or {}
 
     def _explain(self, name: str, error: Exception) -> HistoryError:
-        """Name the object, and say what to do where it is missing or may not be written."""
+        """Name the object, and say what to do if it is missing or may not be written."""
         place = f"ConfigMap {self._namespace}/{name}"
         status = error.status if isinstance(error, RequestRefused) else 0
         if status == _NOT_FOUND:

@@ -19,14 +19,14 @@ from rebalancer.decoding.kinds import ENDPOINT_SLICES, KINDS, OPTIONAL_KINDS, Re
 _NOT_FOUND: Final = 404
 _LEASE: Final = "rebalancer"
 _SECONDS: Final = 5.0
-"""How long one question may take."""
+"""Seconds that one request may take."""
 
 _PROGRAMS: Final = ("descheduler", "rebalancer")
-"""Parts of the names of images of programs that evict pods for their placement."""
+"""Words in the image names of programs that evict pods for their placement."""
 
 
 class Program(NamedTuple):
-    """A workload that runs a program which may evict pods for their placement, or a Lease that one holds."""
+    """A workload whose program may evict pods for their placement, or a Lease that such a program holds."""
 
     kind: str
     namespace: str
@@ -61,7 +61,7 @@ class _Objects(msgspec.Struct, frozen=True):
 
 
 def may(transport: Transport, account: str, verb: str, resource: str, namespace: str = "") -> bool:
-    """Return whether an account may do this, "" of namespace: everywhere; raise ClusterError.
+    """Return whether an account may do this in a namespace ("": everywhere); raise ClusterError.
 
     `resource` may have a group and a subresource: `deployments.apps`, `pods/eviction`.
     """
@@ -127,7 +127,7 @@ def serves_monitoring(transport: Transport) -> bool:
 
 
 def read_certificate_end(transport: Transport) -> datetime | None:
-    """Return when the API server's certificate ends, None where there is none, or it is not verified."""
+    """Return when the API server's certificate expires, None if there is none or it is not verified."""
     address = urlsplit(transport.host)
     configuration = transport.configuration
     if address.scheme != "https" or not configuration.verify_ssl:
@@ -139,7 +139,7 @@ def read_certificate_end(transport: Transport) -> datetime | None:
             context.wrap_socket(raw, server_hostname=configuration.tls_server_name or address.hostname) as secured,
         ):
             certificate = secured.getpeercert() or {}
-    except OSError:  # the requests themselves say what is wrong with the connection
+    except OSError:  # other requests report problems with the connection
         return None
     end = certificate.get("notAfter")
     return datetime.fromtimestamp(ssl.cert_time_to_seconds(end), UTC) if isinstance(end, str) else None
@@ -148,7 +148,7 @@ def read_certificate_end(transport: Transport) -> datetime | None:
 def find_missing_rights(
     transport: Transport, account: str, namespaces: Sequence[str], *, evicts: bool
 ) -> Mapping[str, Sequence[str]]:
-    """Return the rights that an account lacks, each with the namespaces, none for all; raise ClusterError.
+    """Return the rights that an account lacks, each with its namespaces (none: everywhere); raise ClusterError.
 
     Each watched kind is checked; kinds that need not be readable everywhere are also checked in `namespaces`.
     """
@@ -168,7 +168,7 @@ def find_missing_rights(
 
 
 def _list_places(kind: ResourceKind, namespaces: Sequence[str]) -> Sequence[str]:
-    """Return where it is enough to read a kind if that is not allowed everywhere; none: nowhere."""
+    """Return the namespaces in which reading a kind is enough if it may not be read everywhere; may be empty."""
     is_by_namespace = kind.name in BY_NAMESPACE or (kind in OPTIONAL_KINDS and kind.namespaced)
     return namespaces if is_by_namespace and kind is not ENDPOINT_SLICES else ()
 
@@ -176,7 +176,7 @@ def _list_places(kind: ResourceKind, namespaces: Sequence[str]) -> Sequence[str]
 def _find_lacking(
     transport: Transport, account: str, verb: str, resource: str, namespaces: Sequence[str]
 ) -> tuple[str, ...] | None:
-    """Return the namespaces that lack a right, () where none are given; None if none lacks it."""
+    """Return the namespaces that lack a right, () if no namespaces are given; None if no namespace lacks it."""
     if may(transport, account, verb, resource):
         return None
     missing = tuple(name for name in namespaces if not may(transport, account, verb, resource, name))

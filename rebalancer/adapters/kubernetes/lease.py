@@ -1,7 +1,7 @@
 """The Lease object: read, created, and patched if its resourceVersion is unchanged since it was read.
 
-A patch keeps what others have written into it. The times are our own texts: the API server accepts only times with six
-digits after the point, but a model of the client writes none for a whole second.
+A patch keeps fields that others have written. Times are formatted here, because the API server accepts only times with
+six digits after the point, but the client's models write none for a whole second.
 """
 
 from collections.abc import Mapping
@@ -28,7 +28,7 @@ class _LeaseMetadata(msgspec.Struct, frozen=True, rename="camel"):
 class _Lease(msgspec.Struct, frozen=True):
     metadata: _LeaseMetadata
     spec: dict[str, Any] | None = None
-    """Read field by field: an edited field must not keep every process from leading."""
+    """Read field by field, because an invalid edited field must not keep every process from leading."""
 
 
 _LEASE = msgspec.json.Decoder(_Lease)
@@ -44,7 +44,7 @@ class KubernetesLease:
         self._timeout = timeout
 
     def read(self) -> LeaseRecord | None:
-        """Return the lease, None if there is none; raise LeaseUnavailable or ClusterError where it cannot be read."""
+        """Return the lease, None if there is none; raise LeaseUnavailable or ClusterError if it cannot be read."""
         try:
             data = self._transport.call(
                 self._api.read_namespaced_lease, self._name, self._namespace, timeout=self._timeout
@@ -57,7 +57,7 @@ class KubernetesLease:
         return _decode_record(data)
 
     def write(self, record: LeaseRecord) -> LeaseRecord | None:
-        """Write the lease; None if somebody else was quicker. Raise LeaseUnavailable or ClusterError otherwise."""
+        """Write the lease; return None if another writer was quicker. Raise LeaseUnavailable or ClusterError."""
         version = record.version
         try:
             version = version or self._create()

@@ -31,7 +31,7 @@ _MISSING: Final = 404
 
 class _Wanted(msgspec.Struct, frozen=True):
     replicas: int = 0
-    """The API server leaves it out where it is 0."""
+    """The API server omits 0."""
 
 
 class _Scale(msgspec.Struct, frozen=True):
@@ -62,14 +62,14 @@ class Leftovers:
         return self._unless_missing(scale, DEPLOYMENT, {"spec": {"replicas": replicas}}, _content_type=MERGE_PATCH)
 
     def find_pods(self) -> Iterator[Pod]:
-        """Yield the pods with a deletion cost of our own, or with the marker of a cost that somebody has replaced."""
+        """Yield the pods with Rebalancer's deletion cost, or with the marker of a cost that somebody has replaced."""
         for page in read_pages(self._transport, PODS, PODS.path):
             for pod in page.objects:
                 if isinstance(pod, Pod) and (pod.own_deletion_cost or is_overwritten(pod)):
                     yield pod
 
     def remove_cost(self, pod: Pod) -> PatchAnswer:
-        """Remove our annotations of a pod that is unchanged since it was read; a cost of somebody else stays."""
+        """Remove Rebalancer's annotations from a pod unchanged since it was read; another author's cost stays."""
         patch = PodPatch(
             namespace=pod.namespace,
             name=pod.name,

@@ -49,11 +49,11 @@ def server_version(transport: Transport) -> Version:
 def read_once(transport: Transport, now: datetime, owners: Iterable[GroupKind] = ()) -> Snapshot:
     """List every kind once, for a command that only reads, with the foreign owners of these kinds and groups.
 
-    A kind that may not be listed is unknown, as if a file did not contain it; pods and nodes are required. An optional
+    A kind that may not be listed is unknown, like a kind missing from a file; pods and nodes are required. An optional
     kind need not be served.
     """
     gathered = DecodedObjects()
-    # One for all kinds: a ReplicaSet has its Deployment's template, which is converted once. Decoding 5,000 of both
+    # One interner for all kinds: a ReplicaSet's template, its Deployment's, is converted once. Decoding 5,000 of both
     # takes 1.4 times as long with one for each kind, and 11 MiB more.
     intern = Interner()
     version = server_version(transport)
@@ -85,7 +85,7 @@ def read_once(transport: Transport, now: datetime, owners: Iterable[GroupKind] =
 
 
 def _list_owners_into(gathered: DecodedObjects, transport: Transport, owners: Iterable[GroupKind]) -> Mapping[str, str]:
-    """List the foreign owners of some kinds; return why others could not be listed, by `Kind.group`."""
+    """List the foreign owners of some kinds; return, by `Kind.group`, why kinds could not be listed."""
     kinds, unread = _find_owner_kinds(transport, owners)
     for kind in kinds:
         try:
@@ -98,7 +98,7 @@ def _list_owners_into(gathered: DecodedObjects, transport: Transport, owners: It
 
 
 def _reduce_owners(transport: Transport, owners: Iterable[GroupKind]) -> tuple[list[bytes], list[Fault]]:
-    """Return the reduced foreign owners of some kinds, and what is malformed or could not be listed."""
+    """Return the reduced foreign owners of some kinds, and the faults: malformed or unlisted objects."""
     kinds, unread = _find_owner_kinds(transport, owners)
     items: list[bytes] = []
     faults: list[Fault] = []
@@ -113,7 +113,7 @@ def _reduce_owners(transport: Transport, owners: Iterable[GroupKind]) -> tuple[l
 
 
 def _find_owner_kinds(transport: Transport, owners: Iterable[GroupKind]) -> tuple[list[ResourceKind], dict[str, str]]:
-    """Return the kinds of foreign owners that can be read, and why others cannot, by `Kind.group`."""
+    """Return the readable kinds of foreign owners, and, by `Kind.group`, why other kinds are unreadable."""
     kinds, unread = [], {}
     for name, group in sorted(owners):
         try:

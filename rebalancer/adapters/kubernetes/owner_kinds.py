@@ -1,4 +1,4 @@
-"""The kinds of foreign owners that a policy lists, as an API server has them: found, and watched while they are listed.
+"""Finds the kinds of foreign owners that a policy lists at the API server, and watches them while they are listed.
 
 The path of a kind's objects comes from the server's discovery, and the path of their replicas from the scale
 subresource of its CustomResourceDefinition. Both are read once, when the kind is listed. A failed read is repeated.
@@ -22,7 +22,7 @@ from rebalancer.model.snapshot import Fault
 from rebalancer.model.workloads import name_owner
 
 _AGAIN_SECONDS: Final = 30.0
-"""Between two attempts to find a kind: a CustomResourceDefinition or a right may come at any time."""
+"""Seconds between two attempts to find a kind, because a CustomResourceDefinition or a right may come at any time."""
 _FIND_SECONDS: Final = 5.0
 """How long each request may take."""
 _FIRST_SECONDS: Final = 15.0
@@ -84,10 +84,10 @@ class OwnerKindUnreadError(Exception):
 
 
 def find_owner_kind(transport: Transport, kind: str, group: str) -> ResourceKind:
-    """Return where the objects of a kind and their replicas are, in the first version of the group that has the kind.
+    """Return the paths of a kind's objects and replicas, in the first version of the group that has the kind.
 
-    A group prefers the version of its newest kind, which others may not have. Raises OwnerKindUnreadError, and
-    ClusterError where the server does not answer.
+    The group's preferred version may lack the kind. Raises OwnerKindUnreadError, and ClusterError if the server does
+    not answer.
     """
     try:
         known = _get(transport, f"/apis/{group}", _Group)
@@ -111,7 +111,7 @@ def find_owner_kind(transport: Transport, kind: str, group: str) -> ResourceKind
 
 
 def _find_scale(transport: Transport, definition: str, version: str) -> Scale | None:
-    """Return where the scale subresource of a kind has its numbers; None where it has none, or no definition."""
+    """Return where the scale subresource of a kind has its numbers; None without a subresource or definition."""
     try:
         versions = _get(transport, f"{_DEFINITIONS}/{definition}", _Definition).spec.versions
     except RequestRefused as error:
@@ -149,7 +149,7 @@ def explain_forbidden(kind: ResourceKind) -> str:
 
 @dataclass
 class _Entry:
-    """What is known of a listed kind: its watches, one or one for each namespace, or why there are none."""
+    """A listed kind: its watches, one in all or one for each namespace, or why it has none."""
 
     kind: ResourceKind | None = None
     watches: tuple[Reflector, ...] = ()
@@ -159,7 +159,7 @@ class _Entry:
 
 
 class OwnerWatches:
-    """Watches the kinds that are listed, everywhere or in the namespaces of `scope`; its thread finds them."""
+    """Watches the listed kinds, everywhere or in the namespaces of `scope`; a thread finds the kinds."""
 
     def __init__(
         self, transport: Transport, scope: Collection[str] | None, *, is_stale: Callable[[Reflector], bool]
@@ -196,7 +196,7 @@ class OwnerWatches:
                 thread.join(max(0.0, deadline - time.monotonic()))
 
     def follow(self, kinds: Iterable[GroupKind]) -> None:
-        """Watch these kinds from now on, and no others; called with each cycle."""
+        """From now on, watch only these kinds; called with each cycle."""
         wanted = frozenset(kinds)
         if wanted == self._entries.keys():
             return
@@ -214,21 +214,21 @@ class OwnerWatches:
 
     @property
     def synced(self) -> bool:
-        """Whether every kind has been looked for once, and what was found requested; nobody waits for long."""
+        """Whether every kind was searched for once and found kinds were requested, or the wait was too long."""
         entries = list(self._entries.values())
         is_known = all(entry.tried.is_set() and all(one.synced.is_set() for one in entry.watches) for entry in entries)
         return is_known or time.monotonic() - self._began >= _FIRST_SECONDS
 
     def find_kind(self, workload: Reference) -> ResourceKind | None:
-        """Return the watched kind of a workload; of two of one name that which has the object."""
+        """Return the watched kind of a workload; if two kinds have the same name, the one that has the object."""
         named = [one for one in self.watches if workload.kind in {one.kind.owner_name, one.kind.qualified_name}]
         holding = (one for one in named if one.get(workload.namespace, workload.name) is not None)
         return next((one.kind for one in (*holding, *named)), None)
 
     def read(self) -> tuple[list[tuple[Reflector, Contents]], Mapping[str, str]]:
-        """Return what is known of the listed kinds, and why not more is; see `Snapshot.unread_owners`.
+        """Return the contents of the listed kinds, and why owners are unread; see `Snapshot.unread_owners`.
 
-        An owner that cannot be read is no fault of the cluster: it keeps its own pods from being evicted, no others.
+        An unreadable owner only keeps its own pods from being evicted; the rest of the cluster is not affected.
         """
         held: list[tuple[Reflector, Contents]] = []
         unread: dict[str, str] = {}
@@ -262,7 +262,7 @@ class OwnerWatches:
         return next(((kind, one) for kind, one in self._entries.items() if not one.watches and one.due <= now), None)
 
     def _forget_lost(self) -> None:
-        """Look anew for kinds that are not served, or may not be listed, any more: their definition may be another."""
+        """Search again for kinds that are no longer served or listable, because their definition may have changed."""
         with self._changed:
             lost = [
                 entry
@@ -302,7 +302,7 @@ class OwnerWatches:
         entry.tried.set()
 
     def _probe(self, kind: ResourceKind) -> None:
-        """Raise OwnerKindUnreadError if the objects may not be listed: a watch would ask again after minutes only."""
+        """Raise OwnerKindUnreadError if the objects may not be listed; a watch would retry only after minutes."""
         for namespace in self._namespaces:
             path = kind.path_in(namespace) if namespace else kind.path
             try:

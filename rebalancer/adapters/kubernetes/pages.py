@@ -1,7 +1,7 @@
 """Lists in pages: the API server makes the next page while this one is decoded.
 
 The head of a page gives the token of the next page. Decoding 500 pods takes about as long as the API server takes to
-make a page, so that a list takes hardly longer than the slower of the two. Meanwhile the received part of the next page
+make a page, so a list takes hardly longer than the slower of the two. Meanwhile the received part of the next page
 waits in the buffers of the connection. A thread that read it during the decoding would have to wait for the interpreter
 after each 16 KiB, and both would be slower.
 """
@@ -35,7 +35,7 @@ def read_pages(
     timeout: float | None = None,
     intern: Interner | None = None,
 ) -> Iterator[Page]:
-    """Yield the pages of a list, each decoded; `timeout` is for each of them, None: the transport's own."""
+    """Yield the decoded pages of a list; `timeout` is for each page, None: the transport's own."""
     interner = intern if intern is not None else Interner()
     return request_pages(transport, path, lambda page: decode_items(kind, page, interner), query, timeout)
 
@@ -47,7 +47,7 @@ def request_pages(
     query: Mapping[str, str] = MappingProxyType({}),
     timeout: float | None = None,
 ) -> Iterator[T]:
-    """Yield what `read` makes of each page of a list."""
+    """Yield the result of `read` for each page of a list."""
 
     def begin(token: str, limit: int) -> Callable[[], bytes]:
         part = {**query, "limit": str(limit), **({"continue": token} if token else {})}
@@ -62,7 +62,7 @@ def request_pages(
             limit = max(1, limit // _FEWER)
             body = begin(token, limit)
             continue
-        if len(data) * _FEWER < _PAGE_BYTES:  # what was large is over
+        if len(data) * _FEWER < _PAGE_BYTES:  # the large objects are behind
             limit = min(_LIMIT, limit * 2)
         page = open_page(data)
         del data
@@ -78,7 +78,7 @@ def request_pages(
 
 
 def _finish(begun: "Future[Callable[[], bytes]]") -> Callable[[], bytes]:
-    """Read a body now; what goes wrong is raised where it is used."""
+    """Read a body now; an error is raised when the body is used."""
     body: Future[bytes] = Future()
     try:
         body.set_result(begun.result()())
@@ -88,7 +88,7 @@ def _finish(begun: "Future[Callable[[], bytes]]") -> Callable[[], bytes]:
 
 
 def _start(function: Callable[[], T]) -> "Future[T]":
-    """Call a function in a thread that nobody waits for at the end of the process, as after Ctrl-C."""
+    """Call a function in a daemon thread, which does not delay the end of the process, for example after Ctrl-C."""
     future: Future[T] = Future()
 
     def call() -> None:

@@ -1,8 +1,8 @@
 """The Jobs of placeholder pods.
 
-A Job has no second attempt and a deadline, and the control plane deletes it when it has ended: even if the controller
-dies, nothing is left. Any other pod may preempt its pod, which preempts none, is deleted without grace, and fulfils the
-Pod Security Standard `restricted`.
+A Job makes only one attempt and has a deadline, and the control plane deletes it when it has ended. So nothing is left
+even if the controller dies. Any other pod may preempt the Job's pod, which preempts none, is deleted without grace, and
+meets the Pod Security Standard `restricted`.
 """
 
 import re
@@ -22,7 +22,7 @@ from rebalancer.policy import Capacity
 from rebalancer.ports import ReadFailedError
 
 PRIORITY_CLASS: Final = "rebalancer-capacity"
-"""Of a value from -10 to -1: below, the cluster-autoscaler creates no nodes for a pod."""
+"""Its value is from -10 to -1: below -10, the cluster-autoscaler creates no nodes for a pod."""
 
 _CONFLICT: Final = 409
 _MOST_EVENTS: Final = 500
@@ -32,7 +32,7 @@ _NODE_CLAIM: Final = re.compile(r"nodeclaim/([a-z0-9.-]+)")
 """How Karpenter's event on a pod names the machine that it has requested for it."""
 
 _STEPS: Final = frozenset({"Launched", "Registered", "Initialized"})
-"""The conditions of a NodeClaim on its way to a node; the others say what may become of it later."""
+"""The conditions of a NodeClaim on its way to a node; its other conditions concern its later life."""
 
 _LABELS: Final = {"app.kubernetes.io/name": "rebalancer", "app.kubernetes.io/managed-by": "rebalancer"}
 _ANNOTATIONS: Final = {
@@ -81,12 +81,12 @@ class _Event(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def reporter(self) -> str:
-        """Who published it."""
+        """The publisher of the event."""
         return self.reporting_controller or self.deprecated_source.component
 
     @property
     def at(self) -> str:
-        """When it was seen last, in RFC 3339."""
+        """When the event was last seen, in RFC 3339."""
         series = self.series.last_observed_time if self.series is not None else ""
         return max(series, self.event_time or "", self.deprecated_last_timestamp or "")
 
@@ -130,7 +130,7 @@ class PlaceholderStore:
         return frozenset(job.metadata.name for job in jobs if job.metadata.deletion_timestamp is None)
 
     def create_placeholder(self, placeholder: Placeholder, rules: Capacity) -> str:
-        """Create a Job; an existing Job of this name is the requested one."""
+        """Create a Job; if a Job of this name exists, it counts as created."""
         try:
             self._transport.call(self._api.create_namespaced_job, rules.namespace, job_manifest(placeholder, rules))
         except RequestRefused as error:
@@ -144,12 +144,12 @@ class PlaceholderStore:
         try:
             self._transport.call(self._api.delete_namespaced_job, name, namespace, propagation_policy="Background")
         except ClusterError:
-            return  # it is still listed in the next cycle, which tries again
+            return  # the next cycle still lists the Job, and tries again
 
     def explain_placeholder(self, namespace: str, token: str) -> str:
         """Return the newest event of an autoscaler about a request's pods, else of the scheduler.
 
-        Where it names a NodeClaim of Karpenter, also why that has no node yet.
+        If the event names a NodeClaim of Karpenter, also return why the NodeClaim has no node yet.
         """
         try:
             data = self._transport.call(
@@ -249,7 +249,7 @@ def _resources(requests: Resources) -> dict[str, Any]:
     if requests.ephemeral_storage:
         amounts["ephemeral-storage"] = str(requests.ephemeral_storage)
     extended = {name: str(amount) for name, amount in requests.extended}
-    # Resources that cannot be shared need a limit equal to the request.
+    # Resources that cannot be overcommitted need a limit equal to the request.
     return {"requests": {**amounts, **extended}, **({"limits": extended} if extended else {})}
 
 

@@ -8,20 +8,20 @@ back-off. The rules here:
 * Wait longer after each failure.
 * Record when the contents were last known to be the server's.
 
-Silence is no failure: a server may skip bookmarks for minutes, and then an unchanged kind is silent. But so is a dead
-watch. So after half of `STALE_AFTER` a kind of few objects is listed whole, from etcd, and compared with the store. A
-list with limit 1 would prove nothing: its version is etcd's, which a quiet kind never reaches. A larger kind is watched
-again from the store's version, and listed after an equal silence: with a working watch, many objects hardly ever stay
-unchanged for that long. The mere acceptance of the new watch is no sign of life: a dead watch would be accepted, too,
-and send nothing.
+Silence is no failure, because a server may skip bookmarks for minutes, and then the watch of an unchanged kind is
+silent. But a dead watch is silent, too. So after half of `STALE_AFTER` of silence, a kind of few objects is listed
+whole, from etcd, and compared with the store. A list with limit 1 would prove nothing: its version is etcd's, which a
+quiet kind never reaches. A larger kind is watched again from the store's version, and listed after an equal silence,
+because with a working watch, many objects hardly ever stay unchanged for that long. That the server accepts the new
+watch proves nothing: a dead watch is accepted, too, and sends nothing.
 
 Changes that only such a list shows are applied as if the watch had sent them, and the watch counts as broken. Its
-contents are stale, however young the list, until it sends something, or `_EQUAL_LISTS` lists in a row show nothing new.
-Otherwise a dead watch with an occasional list would look alive, although each list is old at the next change. A change
-in the moment between the end of a watch and its list looks alike, and costs a pause of a bookmark's time.
+contents are stale, even right after a list, until the watch sends something, or `_EQUAL_LISTS` lists in a row show
+nothing new. Otherwise a dead watch with an occasional list would look alive, although each list is outdated by the next
+change. A change between the end of a watch and its list looks the same, and delays evictions until the next bookmark.
 
-After a stop of the process, everything from a watch may have waited in a buffer since before. Only a list that begins
-afterwards is certainly new (`Reflector.renew`).
+After a stop of the process, data from a watch may have waited in a buffer since before the stop. Only a list that
+begins afterwards is certainly new (`Reflector.renew`).
 """
 
 import random
@@ -47,14 +47,14 @@ from rebalancer.decoding.lists import decode
 from rebalancer.model.snapshot import Fault
 
 STALE_AFTER = 150.0
-"""Seconds after which what was known of a kind is stale, and nothing is evicted.
+"""Seconds after which the contents of a kind are stale, so that nothing is evicted.
 
-Half of it is the read timeout of a watch; bookmarks come about every 60 seconds, where they come.
+Half of it is the read timeout of a watch; bookmarks, if any, come about every 60 seconds.
 """
 MOST_COMPARED: Final = 500
-"""Objects of a kind that is listed after one silence: a page."""
+"""A kind with at most this many objects, one page, is listed after one silence."""
 _EQUAL_LISTS: Final = 2
-"""Lists in a row without anything new, after which a watch that has missed something is trusted again."""
+"""After this many lists in a row without a change, a watch that has missed something is trusted again."""
 _SHORTEST_WATCH = 5.0
 """A watch that ends sooner counts as a failure."""
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
@@ -62,14 +62,14 @@ _GONE = 410
 _FORBIDDEN = 403
 _NOT_SERVED = frozenset({_FORBIDDEN, 404})
 _UNSERVED_WAIT = 300.0
-"""Seconds between two requests for what need not be served, or may not be listed."""
+"""Seconds between two requests for an optional kind that is not served or may not be listed."""
 FORBIDDEN_WAIT = 1800.0
 """Seconds between two requests for an optional kind that may not be listed, from the second refusal on.
 
-A right comes with an update, if ever.
+A right is granted by an update of the installation, if ever.
 """
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,20}\Z")
-"""The form of a resourceVersion that can be compared: since Kubernetes 1.35 every one, and before that etcd's."""
+"""The form of a comparable resourceVersion: since Kubernetes 1.35 of every one, before that of etcd's."""
 
 _log = structlog.get_logger("rebalancer.reflector")
 
@@ -108,11 +108,11 @@ class Contents:
 
 
 class Reflector:
-    """The store of one kind, or of the object of one name in one namespace.
+    """The store of one kind, or of one named object in one namespace.
 
-    What is `optional` counts as without objects while it is not served or may not be listed. `changed`, if given, is
-    called with the contents after each list and each change, in the reflector's thread. An object that changes only in
-    what is not read has not changed.
+    An `optional` kind counts as without objects while it is not served or may not be listed. `changed`, if given, is
+    called with the contents after each list and each change, in the reflector's thread. Changes of unread fields do not
+    count.
     """
 
     def __init__(
@@ -140,31 +140,31 @@ class Reflector:
         self._stopping = threading.Event()
         self._response: BaseHTTPResponse | None = None
         self._heard_at = time.monotonic()
-        """When the server last sent something: an event, a bookmark, or a whole list."""
+        """When the server last sent an event, a bookmark, or a whole list."""
         self._known_at = self._heard_at
-        """As of when the contents were the server's."""
+        """The time as of which the contents were the server's."""
         self._silence = 0.0
-        """For how many seconds watches have been open since then without a word, up to the end of the last one."""
+        """Seconds for which watches have been open and silent since then, up to the end of the last watch."""
         self._lists_left = 0
-        """How many lists without anything new it takes until the watch is trusted again."""
+        """How many more lists without a change are needed until the watch is trusted again."""
         self._failing_since: float | None = None
         self._opened_at: float | None = None
         """Since when the present watch is open."""
         self._listed_from = self._renewed_at = elapsed()
-        """When the last list was begun that has succeeded, and since when another one is needed."""
+        """When the last successful list began, and since when a new list is required."""
         self.observe: Callable[[object, object], None] | None = None
-        """Called with each object of the watch before and after its change, None where there is none."""
+        """Called with each changed object before and after the change; None for a new or a deleted one."""
         self.synced = threading.Event()
         self.has_listed = False
-        """Whether its objects are known: they have been listed, and may still be."""
+        """Whether the objects are known, that is, were listed and may still be listed."""
         self.is_forbidden = False
-        """Whether it is optional, and may not be listed."""
+        """Whether the kind is optional and may not be listed."""
         self.error = ""
         """What the last attempt failed with, "" while all is well."""
         self.status = 0
         """The HTTP code of the last refusal, 0 while all is well."""
         self.undelivered = 0
-        """How many changes the watch did not deliver, as a list has shown; 0 while the watch is trusted."""
+        """How many changes a list has shown that the watch did not deliver; 0 while the watch is trusted."""
         self.thread = threading.Thread(target=self._run, name=f"reflect-{kind.plural}", daemon=True)
 
     def start(self) -> None:
@@ -176,7 +176,7 @@ class Reflector:
         self._end_watch()
 
     def renew(self) -> None:
-        """List again, now: until a list that is begun from here on has succeeded, what is held is stale."""
+        """List again now; until a list that begins after this call has succeeded, the contents are stale."""
         self._renewed_at = elapsed()
         self._end_watch()
 
@@ -195,7 +195,7 @@ class Reflector:
 
     @property
     def age(self) -> float:
-        """Seconds since the contents were the server's: at the last event or bookmark, or the request of a list.
+        """Seconds since the contents were the server's, by the last event, bookmark, or request of a list.
 
         Lists beside a watch that does not deliver do not count.
         """
@@ -203,7 +203,7 @@ class Reflector:
 
     @property
     def is_behind(self) -> bool:
-        """Whether what it holds was received before the last `renew`, or may have been."""
+        """Whether the contents were, or may have been, received before the last `renew`."""
         return self._listed_from < self._renewed_at
 
     @property
@@ -229,7 +229,7 @@ class Reflector:
         return self._objects.get((namespace, name))
 
     def contents(self) -> Contents:
-        """Return the present contents: the very same as before while nothing has changed."""
+        """Return the present contents; the same object while nothing has changed."""
         with self._lock:
             if self._contents is None:
                 held = tuple(self._objects.values())
@@ -263,10 +263,10 @@ class Reflector:
                 self._stopping.wait(wait * random.uniform(0.5, 1.0))  # noqa: S311  # jitter, not a secret
 
     def _follow(self) -> bool:
-        """List where that is due, then watch; return whether the watch has ended too soon."""
+        """List if that is due, then watch; return whether the watch has ended too soon."""
         began = time.monotonic()
         if self.is_behind:
-            self._version = ""  # nothing to compare with: what the watch has sent is not read to its end
+            self._version = ""  # nothing to compare with, because the data of the watch was not read to its end
         if not self._version or self._is_to_be_compared():
             self._list()
         was_silent = self._watch()
@@ -283,7 +283,7 @@ class Reflector:
             _log.warning("not allowed to list", kind=self.kind.name, error=str(error))
         self._failing_since = None
         self.synced.set()
-        # Once may be a moment in which roles are replaced.
+        # A single refusal may come while roles are being replaced.
         is_refused_again = self.is_forbidden and was_forbidden and self.kind in OPTIONAL_KINDS
         self._stopping.wait(FORBIDDEN_WAIT if is_refused_again else _UNSERVED_WAIT)
 
@@ -296,10 +296,10 @@ class Reflector:
         return True
 
     def _is_to_be_compared(self) -> bool:
-        """Return whether watches were silent too long, and the store has to be compared with a whole list.
+        """Return whether watches were silent too long, so that the store has to be compared with a whole list.
 
-        Silence counts across watches, whatever ended them: a load balancer may do so sooner than the read timeout.
-        While no watch is open, as in an outage, none could have delivered anything.
+        Silence counts across watches, because a load balancer may end each of them before the read timeout. While no
+        watch is open, as in an outage, none could have delivered anything.
         """
         return self._silence >= (STALE_AFTER / 2 if len(self) <= MOST_COMPARED else STALE_AFTER)
 
@@ -332,7 +332,7 @@ class Reflector:
             for change in changes:
                 self.observe(*change)
         self.has_listed, self.is_forbidden = True, False
-        self._notify()  # before `synced`: who waits for `synced` relies on it
+        self._notify()  # before `synced`, because those who wait for `synced` rely on it
         self.synced.set()
 
     def _note_list(self, requested: float, undelivered: int | None) -> None:
@@ -407,10 +407,10 @@ class Reflector:
         self._check_version(head.metadata.resource_version)
         if event.type != "BOOKMARK":
             after = None if event.type == "DELETED" else decode(self.kind, event.object, self._intern)
-            # The object's own strings: those of the metadata would be kept beside them.
+            # Use the object's own strings; the metadata's strings would take memory beside them.
             key = _get_key(head.metadata if after is None else after)
             before = self._objects.get(key)
-            # A node's heartbeat, say: the contents stay the very same, and so does what was concluded from them.
+            # For example a node's heartbeat: the contents stay the same object, and conclusions from them stay valid.
             if before != after:
                 self._store(key, before, after)
         self._version = head.metadata.resource_version or self._version
@@ -428,7 +428,7 @@ class Reflector:
         self._notify()
 
     def _check_version(self, version: str) -> None:
-        """Raise _VersionWentBackError if the server sends what is older than what it sent before.
+        """Raise _VersionWentBackError if the server sends an older version than before.
 
         Then etcd was restored from a backup, or a proxy switched to another cluster: the store has to be listed again.
         A version that repeats is no sign of that: bookmarks of a kind that nobody changes carry the version of its last
@@ -446,9 +446,9 @@ def _get_key(item: Any) -> tuple[str, str]:
 
 
 def _list_values(objects: Iterable[Any]) -> Iterator[Any]:
-    """Return the fields of all objects: what a conversion interns becomes a field, or a part of one.
+    """Return the fields of all objects, because interned values are fields or parts of fields.
 
-    A part is forgotten, and interned anew with the next object that has it.
+    An interned part of a field is forgotten, and interned anew with the next object that has it.
     """
     readable = (item for item in objects if not isinstance(item, Fault))
     return chain.from_iterable(map(msgspec.structs.astuple, readable))

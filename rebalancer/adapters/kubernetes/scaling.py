@@ -1,11 +1,11 @@
-"""Replicas of Deployments and ReplicaSets: who else declares them, and how they are changed under a precondition.
+"""Replicas of Deployments and ReplicaSets: finds who else declares them, and changes them under a precondition.
 
 They are changed through the subresource `scale`, which has no other field of a workload. A change names the UID and
-resourceVersion that were read, so that it never replaces another author's number.
+resourceVersion that were read, so it never replaces another author's number.
 
-Server-side apply would meet a conflict after such a change, and a GitOps tool would take it back. A Scale does not
-show who declares `spec.replicas`, so the workload itself is read. Sources: Argo CD, "Resource Tracking" and the field
-manager that its applies leave; Flux, the labels of "Kustomization" and "HelmRelease".
+If another author declares `spec.replicas`, its server-side apply would conflict with such a change, and a GitOps tool
+would revert it. A Scale does not show this author, so the workload itself is read. Sources: Argo CD, "Resource
+Tracking" and the field manager that its applies leave; Flux, the labels of "Kustomization" and "HelmRelease".
 """
 
 from collections.abc import Iterator
@@ -103,7 +103,7 @@ class Scaling:
         )
 
     def set_replicas(self, workload: Reference, read: ScaleReading, replicas: int) -> ScaleAnswer:
-        """Change the replicas of a workload that is still as it was read. Never raises."""
+        """Change the replicas of a workload if it is unchanged since it was read. Never raises."""
         precondition = {"uid": read.uid, "resourceVersion": read.resource_version}
         body = {"metadata": precondition, "spec": {"replicas": replicas}}
         apps = client.AppsV1Api(self._transport)

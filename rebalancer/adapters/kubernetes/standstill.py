@@ -1,8 +1,8 @@
-"""Whether the process has been standing still: stopped by a signal, or on a machine that was suspended.
+"""Notices that the process was stopped by a signal, or that its machine was suspended.
 
-After a stop, its knowledge is as old as the stop was long, and so are the buffers of its sockets. CLOCK_MONOTONIC goes
-on under SIGSTOP and stops while the machine is suspended; CLOCK_BOOTTIME goes on in both cases. So one clock is enough:
-a thread beats, and a gap between two beats by CLOCK_BOOTTIME is a stop. Other threads must check for themselves before
+After a stop, the process's data and the buffers of its sockets are as old as the stop was long. CLOCK_MONOTONIC goes on
+under SIGSTOP and stops while the machine is suspended; CLOCK_BOOTTIME goes on in both cases. So one clock is enough: a
+thread beats, and a gap between two beats by CLOCK_BOOTTIME is a stop. Other threads must check for themselves before
 they rely on data, since they may run before the beating thread. A virtual machine that is frozen with its clocks shows
 no gap; the read before each step notices the changes.
 """
@@ -16,7 +16,7 @@ from typing import Final
 import structlog
 
 _CLOCK: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-"""Elsewhere than on Linux CLOCK_MONOTONIC goes on while the machine sleeps."""
+"""Without CLOCK_BOOTTIME (not on Linux), CLOCK_MONOTONIC goes on while the machine sleeps."""
 
 _LONGEST_WAIT: Final = 1.0
 """Seconds between two beats, at most."""
@@ -25,7 +25,7 @@ _log = structlog.get_logger("rebalancer")
 
 
 def elapsed() -> float:
-    """Return seconds that only ever increase, and go on while the process is stopped or the machine suspended."""
+    """Return seconds that never decrease, and also count while the process is stopped or the machine suspended."""
     return time.clock_gettime(_CLOCK)
 
 

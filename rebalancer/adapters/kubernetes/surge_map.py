@@ -1,7 +1,7 @@
-"""The ConfigMap with the records of surges: written by the leader, and only in the version that it has read or written.
+"""The ConfigMap with the records of surges. Only the leader writes it, on the version that it last read or wrote.
 
-It is a ConfigMap of its own, so that nothing is left out for want of space, and no record is lost with the status. The
-version keeps a leader that was deposed without knowing it from reviving a surge that its successor has ended.
+The records have their own ConfigMap, so none is left out for lack of space or lost with the status. Because of the
+version, a leader that was deposed without knowing it cannot revive a surge that its successor has ended.
 """
 
 from typing import Final
@@ -58,7 +58,7 @@ class SurgeMap:
         if not self._version:
             return f"ConfigMap {self._namespace}/{SURGES} has not been read"
         change = {"metadata": {"resourceVersion": self._version}, "data": {RECORDS_KEY: text}}
-        self._version = ""  # until the answer says so, nobody knows what is stored
+        self._version = ""  # until the answer comes, the stored content is unknown
         patch = client.CoreV1Api(self._transport).patch_namespaced_config_map
         try:
             answer = self._transport.call(patch, SURGES, self._namespace, change, _content_type=MERGE_PATCH)

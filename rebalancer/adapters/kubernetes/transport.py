@@ -1,10 +1,10 @@
 """Requests to the API server, through the official client.
 
-Writes go through the methods of its API classes (`Transport.call`), which check a body before it is sent. So do reads
-of the Lease and of placeholders' objects. Lists and watches of the cluster are raw, decoded by us: the client's models
-need forty times the time and seventeen times the memory. Reads of a ConfigMap or a workload are raw too, since
-read-only commands need them: loading the core API's class takes 0.3 s and 15 MiB. The client's retries are off; every
-caller decides itself.
+Writes go through the methods of the client's API classes (`Transport.call`), which check a body before it is sent. So
+do reads of the Lease and of placeholders' objects. Lists and watches of the cluster are raw, and decoded by this
+project, because the client's models need forty times the time and seventeen times the memory. Reads of a ConfigMap or a
+workload are raw too, because read-only commands need them and loading the core API's class takes 0.3 s and 15 MiB. The
+client's retries are off; every caller decides itself.
 """
 
 import json
@@ -44,7 +44,7 @@ _SOON: Final = 1.0
 """An answer within this many seconds shows the server's clock."""
 
 LIKE_CLOCKS: Final = timedelta(seconds=5)
-"""Clocks that differ by no more than this may be equal: a header has whole seconds, and travels for a while."""
+"""Clocks that differ by at most this may be equal, because a header has whole seconds and takes time to arrive."""
 
 _FORBIDDEN: Final = 403
 _TOO_MANY: Final = 429
@@ -67,10 +67,10 @@ class ClusterError(Exception):
     """A request failed; the message has method, path and result."""
 
     passes = False
-    """Whether the request may succeed a little later, without anybody's help."""
+    """Whether the request may succeed a little later without any change by people."""
 
     retry_after = 0.0
-    """For how many seconds the server asked not to try again, 0 if it did not say."""
+    """How many seconds the server asked to wait before the next try, 0 if it did not."""
 
 
 class AnswerTooLargeError(ClusterError):
@@ -84,7 +84,7 @@ class Unreachable(ClusterError):  # noqa: N818  # it names the state, as callers
 
 
 class NotConnected(Unreachable):
-    """The request was not sent: there are no credentials to be had, or TLS has refused the connection."""
+    """The request was not sent, because credentials are missing or TLS has refused the connection."""
 
     passes = False
 
@@ -101,17 +101,17 @@ class RequestRefused(ClusterError):  # noqa: N818
 
     @property
     def namespace_terminating(self) -> bool:
-        """Whether its namespace is being deleted: what it was about is as good as gone, and nothing is wrong."""
+        """Whether the request failed because its namespace is being deleted, which is no error."""
         return self.status == _FORBIDDEN and NAMESPACE_TERMINATING in list_causes(self.details)
 
     @property
     def denial(self) -> Denial | None:
-        """Who in admission control refused it on purpose, and why; None if nobody did."""
+        """Who in admission control refused the request on purpose, and why; None if nobody did."""
         return find_denial(self.status, self.details)
 
     @property
     def is_meant(self) -> bool:
-        """Whether its namespace is being deleted or admission control refused it: the API server works as it should."""
+        """Whether the API server works as it should: the namespace is being deleted, or admission control refused."""
         return self.namespace_terminating or self.denial is not None
 
 
@@ -128,17 +128,17 @@ class Transport(ApiClient):
         self.user_agent = f"rebalancer/{__version__}"
         self._connections = Connections(self.rest_client.pool_manager)
         self.thread = self._connections.thread
-        """It ends requests at their deadlines."""
+        """The thread that ends requests at their deadlines."""
 
         self._read_timeout = read_timeout
         self._dated: tuple[str, float] | None = None
-        """The header Date of the last answer, and when it came, in seconds since the epoch."""
+        """The header Date of the last answer, and when that came, in seconds since the epoch."""
 
         self.on_answer = on_answer
         """Called for every request with its verb, path and HTTP code (0 without a response).
 
-        The last arguments are whether it was refused on purpose (its namespace is being deleted, or by admission
-        control), and for how many seconds there was no response; 0.0 where there was one.
+        The last two arguments are whether the request was refused on purpose (by admission control, or because its
+        namespace is being deleted), and for how many seconds there was no response, 0.0 if there was one.
         """
 
     @property
@@ -147,12 +147,12 @@ class Transport(ApiClient):
         return str(self.configuration.host)
 
     def now(self) -> datetime:
-        """Return the time by the API server's clock as far as answers have said it, else by this machine's."""
+        """Return the time by the API server's clock if answers have shown it, else by this machine's."""
         return datetime.now(UTC) + self.clock_ahead
 
     @property
     def clock_ahead(self) -> timedelta:
-        """By how much the API server's clock is ahead of this machine's; 0 where both may be equal."""
+        """By how much the API server's clock is ahead of this machine's; 0 if both may be equal."""
         if self._dated is None:
             return timedelta(0)
         text, came = self._dated
@@ -164,7 +164,7 @@ class Transport(ApiClient):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What is unsafe about the connection, for the caller to show once."""
+        """Warnings about an unsafe connection, for the caller to show once."""
         if self.configuration.verify_ssl:
             return ()
         why = "insecure-skip-tls-verify is set in the kubeconfig"
@@ -218,7 +218,7 @@ class Transport(ApiClient):
         return response
 
     def param_serialize(self, method: str, resource_path: str, *args: Any, **fields: Any) -> _Request:
-        """Make a request; raise NotConnected where its authentication fails, such as a token that cannot be read."""
+        """Make a request; raise NotConnected if its authentication fails, for example with an unreadable token."""
         try:
             return super().param_serialize(method, resource_path, *args, **fields)
         except (OSError, ConfigException) as error:
@@ -264,7 +264,7 @@ class Transport(ApiClient):
             waited = time.monotonic() - began
             self.on_answer(method, path, 0, False, waited)
             why = f"timed out after {limit:g}s" if waited >= limit else _find_cause(error)
-            # Of the client's own errors only TLS has one here.
+            # TLS is the only cause of the client's own errors here.
             is_tls = isinstance(error, ApiException) or isinstance(
                 getattr(error, "reason", error), urllib3.exceptions.SSLError
             )
@@ -279,7 +279,7 @@ class Transport(ApiClient):
     def _read(
         self, method: str, path: str, response: BaseHTTPResponse, exchange: Exchange, most: int | None = None
     ) -> bytes:
-        """Read an answer to its end, count it, and raise what its server refuses."""
+        """Read an answer to its end, count it, and raise an error if the server refuses."""
         data, why = b"", ""
         try:
             data = response.data if most is None else _read_most(response, most)
@@ -291,7 +291,7 @@ class Transport(ApiClient):
             if is_cut:
                 response.close()  # what is left of the body is of no use
             response.release_conn()
-        if exchange.is_late:  # shut at the deadline, an answer that does not say its length seems complete
+        if exchange.is_late:  # an answer without a length that was shut at the deadline seems complete
             why = "timed out"
         if why:
             self.on_answer(method, path, response.status, False, 0.0)
@@ -306,7 +306,7 @@ class Transport(ApiClient):
         try:
             raise refusal
         finally:
-            del refusal  # else this frame and the traceback refer to each other, and keep the answer
+            del refusal  # otherwise this frame and the traceback refer to each other, and keep the answer in memory
 
     def interrupt(self) -> None:
         """End every request and stream that is under way; later ones fail."""
@@ -345,7 +345,7 @@ def _make_refusal(method: str, path: str, status: int, data: bytes, retry_after:
     if not isinstance(details, dict):
         details = {}
     message = details.get("message") or data[:200].decode(errors="replace") or "no explanation"
-    # The header may have a date too; Kubernetes sends seconds.
+    # By HTTP the header may have a date, too; Kubernetes sends seconds.
     seconds = float(retry_after) if retry_after.isascii() and retry_after.isdigit() else 0.0
     return RequestRefused(f"{method} {path}: HTTP {status}: {message}", status, details, seconds)
 
@@ -368,7 +368,7 @@ def connect(
                 config_file=kubeconfig, context=context, client_configuration=configuration
             )
     except (ConfigException, OSError, ValueError, TypeError, AttributeError, KeyError, yaml.YAMLError) as error:
-        # The client checks little of what it reads: a file of another form ends in any of these.
+        # The client checks little of the file: a file of another form raises any of these.
         where = kubeconfig or "~/.kube/config"
         there = os.pathsep in where or Path(where).expanduser().exists()
         contexts = _list_contexts(kubeconfig) if there and context is not None else []
@@ -388,7 +388,7 @@ def connect(
 
 
 def _list_contexts(kubeconfig: str | None) -> list[str]:
-    """Return the contexts of a kubeconfig; none if it cannot be read, or has no current context."""
+    """Return the contexts of a kubeconfig; empty if it cannot be read or has no current context."""
     try:
         contexts, _ = config.list_kube_config_contexts(config_file=kubeconfig)  # type: ignore[no-untyped-call]
         return [str(context["name"]) for context in contexts]

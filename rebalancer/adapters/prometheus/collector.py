@@ -14,7 +14,7 @@ from rebalancer.model.visible import visible
 
 
 class ProcessView(Protocol):
-    """What gauges are made from."""
+    """The input of gauges."""
 
     @property
     def leads(self) -> bool:
@@ -28,8 +28,8 @@ V = TypeVar("V", bound=ProcessView)
 class GaugeCollector(Collector, Generic[V]):
     """Exports gauges of the last published view.
 
-    `refresh` is called at every scrape and adds what changes without the loop: a loop that waits for an API server that
-    does not answer publishes nothing, and the Lease runs out.
+    `refresh` is called at every scrape and adds values that change without the loop. For example, a loop that waits for
+    a silent API server publishes nothing while its Lease runs out.
     """
 
     def __init__(self, gauges: Sequence[Gauge[V]], first: V, refresh: Callable[[V], V]) -> None:
@@ -39,7 +39,7 @@ class GaugeCollector(Collector, Generic[V]):
         """The view; of each gauge with `once_for` what its rows were made for, and the rows. Replaced as a whole."""
 
     def publish(self, view: V) -> None:
-        """Export this view from now on; without the gauges of its cycle if their rows cannot be made."""
+        """Export this view from now on, without the gauges of its cycle if making their rows fails."""
         try:
             rows = {gauge.name: self._make_rows(gauge, view) for gauge in self._gauges if gauge.once_for is not None}
         except Exception:
@@ -54,7 +54,7 @@ class GaugeCollector(Collector, Generic[V]):
         return known if known is not None and known[0] is source else (source, _clean(gauge.rows(view)))
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Return nothing: names need no check for duplicates, so that registration collects nothing."""
+        """Return nothing, so that registration collects nothing; names need no check for duplicates."""
         return ()
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -72,7 +72,7 @@ class GaugeCollector(Collector, Generic[V]):
 
 
 def _clean(rows: Iterable[Row]) -> Sequence[Row]:
-    """Return rows with label values as they are shown; of rows that become equal, the one with the largest value."""
+    """Return rows with label values made displayable; of rows that become equal, keep that with the largest value."""
     cleaned: dict[tuple[str, ...], float] = {}
     for labels, value in rows:
         shown = tuple(map(visible, labels))
@@ -81,7 +81,7 @@ def _clean(rows: Iterable[Row]) -> Sequence[Row]:
 
 
 def _add_zeros(gauge: Gauge[V], rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield a row for each value of the closed list: absent is not 0."""
+    """Yield a row for each value of the closed list, 0 if there is none, because an absent series is not 0."""
     given: dict[tuple[str, ...], dict[str, float]] = {(): {}} if len(gauge.labels) == 1 else {}
     for labels, value in rows:
         given.setdefault(labels[:-1], {})[labels[-1]] = value

@@ -16,13 +16,13 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, kw_only=True)
 class Metric:
-    """What every metric has. `values` lists all values of the last label where they are a closed list.
+    """The fields of every metric. `values` lists all values of the last label if they are a closed list.
 
     `leader_only`: standbys do not export it, so that a sum over all replicas counts the cluster once.
     """
 
     type: ClassVar[str]
-    """As in the exposition format."""
+    """The type of the metric in the exposition format."""
     name: str
     help: str
     labels: tuple[str, ...] = ()
@@ -34,8 +34,8 @@ class Metric:
 class Gauge(Metric, Generic[V]):
     """A gauge, with the function that makes its rows from a view of the process.
 
-    Each of `values` without a row is exported as 0. Rows are made at each scrape, but with `once_for` only when that
-    returns another object than for the last view: expensive rows are made once for each cycle.
+    Each of `values` without a row is exported as 0. Rows are made at each scrape. With `once_for`, rows are made only
+    when it returns a new object, so that expensive rows are made once per cycle.
     """
 
     type = "gauge"
@@ -48,7 +48,8 @@ class Gauge(Metric, Generic[V]):
 class Counter(Metric):
     """A counter; the client library counts.
 
-    If the closed list is of its only label, all series exist from the start, with value 0: rates see each increase.
+    If the closed list belongs to its only label, all series exist from the start with value 0, so rates see each
+    increase.
     """
 
     type = "counter"

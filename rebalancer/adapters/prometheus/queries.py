@@ -1,7 +1,7 @@
 """Asks a Prometheus the queries of guards.
 
-Each request has a connection of its own: files with the token and with certificates are read anew for it, since both
-are replaced while the process runs. No redirect is followed: it might lead the token elsewhere. Proxies of the
+Each request has its own connection, for which the files with the token and certificates are read anew, because both are
+replaced while the process runs. No redirect is followed, because it might send the token elsewhere. Proxies of the
 environment are not used.
 """
 
@@ -20,16 +20,16 @@ from rebalancer.decoding.promql import UnusableAnswerError, decode_vector
 from rebalancer.policy import Expect, Guard, Guards, Prometheus
 
 _LARGEST: Final = 4 * 1024 * 1024
-"""Bytes of an answer; some ten thousand series. A query that returns more should aggregate."""
+"""Most bytes of an answer, some ten thousand series. A query that returns more should aggregate."""
 
 OWN_TOKEN: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
-"""The token with which this process evicts: an author of the policy must not have it sent elsewhere."""
+"""The token with which this process evicts; an author of the policy must not be able to send it elsewhere."""
 
 TOKEN_FOLDERS: Final = tuple(map(Path, ("/etc/rebalancer", "/etc/rebalancer-prometheus", "/var/run/secrets")))
-"""Where a token may lie, besides the policy's own folder: who writes the policy must not have other files sent."""
+"""Folders of tokens, besides the policy's own; an author of the policy must not be able to send other files."""
 
 _AT_ONCE: Final = 8
-"""Guards asked in parallel: the answers of all must be fresh enough for one step."""
+"""Guards asked in parallel, because all answers must be fresh enough for one step."""
 
 _LARGEST_TOKEN: Final = 64 * 1024
 _CHUNK: Final = 64 * 1024
@@ -38,9 +38,9 @@ _log = structlog.get_logger("rebalancer.guards")
 
 
 class PrometheusQueries:
-    """Implements `ports.Monitoring`; what is in the file `own_token` is sent nowhere.
+    """Implements `ports.Monitoring`; the content of the file `own_token` is never sent.
 
-    `folder` is that of the policy's file, None for another policy: a token may lie there, too.
+    `folder` is the folder of the policy's file, where a token may lie, too; None for a policy without a file.
     """
 
     def __init__(self, own_token: Path = OWN_TOKEN, folder: Path | None = None) -> None:
@@ -48,7 +48,7 @@ class PrometheusQueries:
         self._folders = TOKEN_FOLDERS if folder is None else (folder, *TOKEN_FOLDERS)
 
     def ask(self, guards: Guards) -> tuple[GuardAnswer, ...]:
-        """Ask each query once, some at a time; after an answer that did not come, the rest count as without one."""
+        """Ask each query once, some at a time; after a missing answer, the remaining queries count as unanswered."""
         answers: list[GuardAnswer] = []
         away = ""
         with ThreadPoolExecutor(_AT_ONCE) as threads:
@@ -63,7 +63,7 @@ class PrometheusQueries:
         return tuple(answers)
 
     def _try(self, prometheus: Prometheus, guard: Guard) -> tuple[GuardAnswer, str]:
-        """Return the answer for a guard, and why Prometheus does not answer at all, "" where it does."""
+        """Return the answer for a guard, and why Prometheus does not answer at all, "" if it does."""
         try:
             return self._ask(prometheus, guard), ""
         except UnusableAnswerError as error:
@@ -145,7 +145,7 @@ def _read_body(response: urllib3.BaseHTTPResponse, deadline: float) -> bytes:
 
 
 def _describe(error: Exception, prometheus: Prometheus) -> str:
-    """Say why no answer came, without what the client's library says about itself."""
+    """Say why no answer came, without the client library's details."""
     match error:
         case urllib3.exceptions.NewConnectionError():  # refused, or without an address: a timeout by its class alone
             return f"{prometheus.url} cannot be asked: {to_one_line(str(error).partition(': ')[2])}"

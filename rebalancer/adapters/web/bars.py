@@ -1,8 +1,8 @@
-"""Bars of counts against a bound, as shapes: grey up to the bound, hatched beyond it, the bound a line, room light.
+"""Shapes of bars that show counts against a bound: grey up to the bound, hatched beyond it, with free room light.
 
-Up to four domains are bars one below the other; up to twelve are upright bars side by side. Of still more, only the
-domains beyond their bounds are drawn, since the others say nothing. Node names are shown without their common prefix.
-The name of a zone is whole, as everywhere: if it is too long to fit beside the bars, it is above its bar.
+Up to four domains are bars one below the other; up to twelve are upright bars side by side. If there are more, only the
+domains beyond their bounds are drawn. Node names are shown without their common prefix. The name of a zone is never
+cut: if it is too long to fit beside the bars, it is above its bar.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _LABEL_LETTER: Final = 6.8
 _EMPTY: Final = "(empty)"
 _NUMBERS: Final = 110
 _LONGEST_BESIDE: Final = 14
-"""Letters of a name that stands beside its bar."""
+"""Up to this many letters, a name is beside its bar."""
 
 
 class Bar(NamedTuple):
@@ -37,26 +37,26 @@ class Bar(NamedTuple):
 
     @property
     def short(self) -> int:
-        """How many pods it lacks."""
+        """How many pods the domain lacks."""
         return max(0, self.low - self.pods)
 
     @property
     def note(self) -> str:
-        """Its state in words, "" where it is within its bounds."""
+        """The state in words, "" if the domain is within its bounds."""
         return f"{self.above} above" if self.above else f"{self.short} short" if self.short else ""
 
     @property
     def sentence(self) -> str:
-        """Its numbers as a screen reader says them."""
+        """The numbers for a screen reader."""
         bound = f", at most {self.high}" if self.high is not None else ""
         note = f", {self.note}" if self.note else ""
         return f"{self.domain or '(empty)'} holds {self.pods}{bound}{note}"
 
 
 class Shape(NamedTuple):
-    """A bar as drawn: the light field up to the bound, what is filled, what is beyond; the place of its words.
+    """A drawn bar: the light field up to the bound, the filled part, the part beyond, and the place of its words.
 
-    `label_y` is the line of its name, which stands above the bar where it is long.
+    `label_y` is the line of its name, above the bar if the name is long.
     """
 
     bar: Bar
@@ -87,7 +87,7 @@ class Bars(NamedTuple):
 
 
 def draw_bars(bars: Sequence[Bar], width: float = 280.0, *, whole_names: bool = False) -> Bars:
-    """Draw bars of one rule; `width` is in pixels, with `whole_names` no name loses its begin."""
+    """Draw the bars of one rule; `width` is in pixels, with `whole_names` no name loses its beginning."""
     shown, off = list(bars), 0
     if len(bars) > _MANY:
         worst = nlargest(_MANY, (bar for bar in bars if bar.note), key=lambda bar: (bar.above, bar.short))
@@ -148,13 +148,13 @@ def _upright(
 
 
 def shorten(names: Sequence[str]) -> list[str]:
-    """Leave out what several names begin with, up to a hyphen or a dot: `eu-west-1a`, `eu-west-1b` are `1a`, `1b`."""
+    """Leave out the common prefix of names, up to a hyphen or a dot: `eu-west-1a`, `eu-west-1b` are `1a`, `1b`."""
     prefix = common_prefix(names)
     return [name.removeprefix(prefix) or _EMPTY for name in names]
 
 
 def common_prefix(names: Sequence[str]) -> str:
-    """Return what several names begin with, up to a hyphen or a dot; "" of one name, or where something is short."""
+    """Return the common prefix of several names, up to a hyphen or a dot; "" for a single or a short name."""
     if len(names) < 2:  # several
         return ""
     first, last = min(names), max(names)

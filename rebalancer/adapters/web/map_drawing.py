@@ -33,31 +33,31 @@ NARROW: Final = 340.0
 
 _LABEL, _NARROW_LABEL = 118.0, 84.0
 _COUNT: Final = 70.0
-"""The column with a zone's count, which a sign stands before."""
+"""The width of the column with a zone's count and the sign before it."""
 
 _GAP: Final = 12.0
 _EDGE: Final = 1.0
-"""The frame of the last zone lies within the drawing."""
+"""Margin, so that the frame of the last zone lies within the drawing."""
 
 _HEAD: Final = 25.0
-"""The head of a zone with one line."""
+"""The height of a zone's head with one line."""
 
 _LINE: Final = 15.0
-"""Another line of it."""
+"""The height of each further line of the head."""
 
 _NODE_HEAD: Final = 33.0
 _PITCH: Final = 18.0
-"""From one square to the next."""
+"""The distance from one square to the next."""
 
 _INSET: Final = 7.0
 _TRACK: Final = 5.0
-"""From one arrow to the next."""
+"""The distance from one arrow to the next."""
 
 _MOST_TRACKS: Final = 7
-"""Arrows of a lane; with more, numbers alone say where pods go."""
+"""Most arrows of a lane; with more, only numbers say where pods go."""
 
 _LEAST_CELL: Final = 40.0
-"""Narrower columns have no room for squares: where nodes would have such, each zone has one column."""
+"""Narrower columns have no room for squares; if nodes' columns were narrower, each zone has one column."""
 
 _NO_ZONE: Final = "(none)"
 _ALL_NODES: Final = "nodes"
@@ -65,7 +65,7 @@ _ALL_NODES: Final = "nodes"
 
 _LETTER: Final = 7.0
 _BOLD, _REGULAR = 7.6, 6.7
-"""A letter of a zone's head."""
+"""The width of a letter of a zone's head."""
 
 _BEFORE: Final = 10.0
 _LONGEST: Final = 15
@@ -81,7 +81,7 @@ class Square(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A node: its box, its short name, its state in words, and the pattern of its box, "" where it is ready."""
+    """A node: its box, its short name, its state in words, and the pattern of its box, "" if it is ready."""
 
     x: float
     width: float
@@ -91,7 +91,7 @@ class Column(NamedTuple):
 
 
 class HeadLine(NamedTuple):
-    """A line of a zone's head: of its title and of what is said beside that, either may be ""."""
+    """A line of a zone's head: a part of its title and a part of its detail, either may be ""."""
 
     y: float
     title: str
@@ -99,7 +99,7 @@ class HeadLine(NamedTuple):
 
 
 class ZoneBox(NamedTuple):
-    """A zone: its box, its title and detail, and both in as many lines as they take: a name is never cut."""
+    """A zone: its box, its title and detail, and the lines of both, because a name is never cut."""
 
     x: float
     width: float
@@ -110,7 +110,7 @@ class ZoneBox(NamedTuple):
 
 
 class Count(NamedTuple):
-    """The count of a zone in a lane, against its bound; `mark` says that it is short, `frame` whether it is above."""
+    """The count of a zone in a lane against its bound; `mark` is a sign if it is short, `frame`: it is above."""
 
     x: float
     pods: int
@@ -122,7 +122,7 @@ class Count(NamedTuple):
 
 
 class Arrow(NamedTuple):
-    """Where the pods of one step go: its kind, the lines that they share, and a line with a point to each landing."""
+    """Where the pods of one step go: the arrow's kind, the shared lines, and a line with a point to each landing."""
 
     kind: str
     trunk: str
@@ -130,7 +130,7 @@ class Arrow(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """A lane: where it is, its name, counts, squares and arrows (as SVG paths)."""
+    """A lane: its place, name, counts, squares and arrows (as SVG paths)."""
 
     y: float
     height: float
@@ -174,7 +174,7 @@ def draw_map(document: MapDocument, now: datetime, width: float = WIDE) -> Drawi
 
 
 def draw_zones(document: MapDocument, now: datetime, width: float = NARROW) -> Sequence[Drawing]:
-    """Draw each zone for itself, for a narrow screen: numbers alone say where pods go."""
+    """Draw each zone separately, for a narrow screen; only numbers say where pods go."""
     return [_draw(document, [zone], now, width, _NARROW_LABEL, arrows=False) for zone in document.zones]
 
 
@@ -196,7 +196,7 @@ def tabulate(document: MapDocument) -> Table:
 
 
 def lane_name(lane: MapLane) -> str:
-    """Name a lane: NAMESPACE/WORKLOAD, and how many more."""
+    """Name a lane: NAMESPACE/WORKLOAD, and how many more workloads it has."""
     more = f" and {len(lane.workloads) - 1} more" if len(lane.workloads) > 1 else ""
     return f"{lane.namespace}/{lane.workloads[0].name}{more}"
 
@@ -221,7 +221,7 @@ def _draw(
 
 
 def _room(zones: Sequence[MapZone], width: float, label: float) -> float:
-    """Return how wide all columns are together."""
+    """Return the width of all columns together."""
     return width - _EDGE - label - len(zones) * (_COUNT + 5) - (len(zones) - 1) * _GAP
 
 
@@ -362,7 +362,7 @@ def _count(document: MapDocument, lane: MapLane, zone: MapZone, box: ZoneBox) ->
 
 
 def _domain(document: MapDocument, lane: MapLane, zone: MapZone) -> MapDomain | None:
-    """Return the zone as a domain of the lane's rule, None where its rule has another key."""
+    """Return the zone as a domain of the lane's rule, None if the rule has another key."""
     return lane.domains.get(zone.name) if lane.topology_key == document.key else None
 
 
@@ -373,7 +373,7 @@ def _bounded(pods: int, domain: MapDomain | None) -> str:
 def _squares(
     lane: MapLane, node: str, layout: _Layout, y: float, places: dict[tuple[str, str, str], float]
 ) -> Iterator[Square]:
-    """Yield the squares of a node; notes in `places` where arrows begin and end."""
+    """Yield the squares of a node; note in `places` where arrows begin and end."""
     items = list(_items(lane, node, max(1, int((layout.cell - _INSET) / _PITCH))))
     for number, (kind, text, pod) in enumerate(items):
         x = round(layout.node_x[node] + _INSET + number * _PITCH, 1)
@@ -383,9 +383,9 @@ def _squares(
 
 
 def _items(lane: MapLane, node: str, room: int) -> Iterator[tuple[str, str, str]]:
-    """Yield kind, text and the pod of the move of each square, no more than there is room for.
+    """Yield the kind, the text and the moving pod of each square, up to `room` squares.
 
-    Where several pods of a step may land on a node, one outline stands for them.
+    If several pods of a step may land on a node, one outline stands for them.
     """
     leaving = [move for move in lane.moves if move.node == node and move.kind is not MoveKind.MOVING]
     gone = [move for move in lane.moves if move.node == node and move.kind is MoveKind.MOVING]
@@ -418,7 +418,7 @@ def _number(move: MapMove) -> str:
 def _arrow(
     moves: Sequence[MapMove], places: Mapping[tuple[str, str, str], float], track: float, bottom: float
 ) -> Arrow | None:
-    """Return the arrow of moves with common landing nodes; None where no begin or no end is on the map."""
+    """Return the arrow of moves with common landing nodes; None if its start or its end is not on the map."""
     first = moves[0]
     starts = [x for move in moves if (x := places.get(("from", move.pod, move.node))) is not None]
     landings = (first.landed,) if first.landed is not None else first.to_nodes

@@ -18,13 +18,13 @@ from rebalancer.documents.page import PageDocument
 from rebalancer.model.visible import visible
 
 _HEADERS: Final = (
-    # Nothing is loaded but the style, nothing runs, nobody may put the page into a frame of theirs.
+    # Only the style is loaded, no script runs, and framing is forbidden.
     ("Content-Security-Policy", "default-src 'none'; style-src 'self'; form-action 'self'; frame-ancestors 'none'"),
     ("Referrer-Policy", "no-referrer"),
     ("Cache-Control", "no-store"),
 )
 _LONGEST: Final = 4_096
-"""Characters of one value; an address with a filter of each kind has fewer."""
+"""Most characters of one value; an address with a filter of each kind has fewer."""
 
 _VIEWS: Final = {
     "/": "overview",
@@ -38,10 +38,10 @@ _VIEWS: Final = {
 
 
 class ReadPage(Protocol):
-    """Returns what there is to show of a selection, None before there is anything; called by many threads."""
+    """Returns the content for a selection, None before the first; called by many threads."""
 
     def __call__(self, selection: Selection, /, *, with_report: bool) -> PageDocument | None:
-        """Return it; the report of everything only if it is asked for."""
+        """Return the content; include the report of everything only with `with_report`."""
 
 
 def page_routes(
@@ -51,9 +51,9 @@ def page_routes(
     now: Callable[[], datetime] = lambda: datetime.now(UTC),
     refresh: int = REFRESH_SECONDS,
 ) -> Mapping[str, Route]:
-    """Return the routes of the page. `local`: it is served on a loopback address, and only to requests for one.
+    """Return the routes of the page. `local`: it listens on a loopback address, and answers only requests for one.
 
-    A browser renews the page after `refresh` seconds where nothing moves.
+    A browser renews the page after `refresh` seconds while nothing moves.
     """
     environment = _make_environment()
 
@@ -66,7 +66,7 @@ def page_routes(
             if page is None:
                 return _starting()
             view = PageView(page, address, now(), refresh)
-            # With its address: a browser that is to renew `…#plan` without one stays where it is, and loads nothing.
+            # With the address, because without it a browser that renews `…#plan` only scrolls, and loads nothing.
             renewal = (("Refresh", f"{view.seconds}; url={address.link()}"),) if address.refreshes else ()
             body = template.render(page=page, view=view, address=address).encode()
             return Response(body, (("Content-Type", "text/html; charset=utf-8"), *_HEADERS, *renewal))
@@ -84,7 +84,7 @@ def page_routes(
         "/status.json": send_json,
         "/style.css": _send_style(environment),
     }
-    # Without the guard a foreign web page whose own name points to 127.0.0.1 could read this one.
+    # Without the guard, a foreign web page whose host name points to 127.0.0.1 could read this page.
     return {path: _guard(route) for path, route in routes.items()} if local else routes
 
 
@@ -121,9 +121,9 @@ def _guard(answer: Route) -> Route:
 
 
 def _finish(value: object) -> object:
-    """Return what a template writes of a value: of text no character that a browser obeys, and not without end.
+    """Return a value as a template writes it: text without control characters, and cut to a limit.
 
-    The output of a macro is made of values that have been here, and the curve of a trend of numbers.
+    Markup passes unchanged: macros consist of values that passed this function, and the trend's curve of numbers.
     """
     return visible(value, _LONGEST) if isinstance(value, str) and not hasattr(value, "__html__") else value
 

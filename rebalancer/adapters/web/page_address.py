@@ -1,6 +1,6 @@
-"""The address of a view: what it selects, and the addresses of other selections.
+"""The address of a view: its selection, and the addresses of other selections.
 
-Every choice of a reader is in the address, so that it survives a renewal and can be sent to others.
+Every choice of a reader is in the address, so it survives a renewal and can be shared.
 """
 
 from collections.abc import Mapping
@@ -19,16 +19,16 @@ _LONGEST_NUMBER: Final = 8
 
 
 class PageAddress:
-    """The path of a view and its query. A parameter that means nothing counts as absent."""
+    """The path of a view and its query. A meaningless parameter counts as absent."""
 
     def __init__(self, path: str, query: Mapping[str, str]) -> None:
         self.path = path
-        # Every link repeats them: of what somebody makes up nothing may be left, and no more than a name is long.
+        # Every link repeats the parameters, so invented ones are dropped, and values are cut to the length of a name.
         self._query = {name: query[name][:_LONGEST] for name in _PARAMETERS if name in query}
 
     @property
     def search(self) -> str:
-        """The part of a name that is looked for."""
+        """The part of a name to search for."""
         return self._query.get("q", "").strip()
 
     @property
@@ -42,7 +42,7 @@ class PageAddress:
 
     @property
     def selection(self) -> Selection:
-        """What is selected; the overview shows what is violated unless it is asked for more."""
+        """The selection; by default the overview selects violated rows."""
         state = self._query.get("state", "")
         known = state if state in {VIOLATED, *RowState} else ""
         page = self._query.get("page", "1")
@@ -57,7 +57,7 @@ class PageAddress:
         )
 
     def value(self, name: str) -> str:
-        """Return a parameter, "" where it is absent."""
+        """Return a parameter, "" if it is absent."""
         return self._query.get(name, "")
 
     def link(self, path: str = "", **changes: str | int) -> str:

@@ -116,10 +116,10 @@ _PAST_SIGNS: Final[Mapping[str, Sign]] = {
     EntryKind.RIGHT_MISSING: Sign.NONE,
     EntryKind.DROPPED: Sign.NONE,
 }
-"""The sign of an entry of the history; a note of every other; of a move or a surge its outcome decides."""
+"""The sign of an entry of the history; any other entry has a note, and the outcome decides for a move or a surge."""
 
 _PATTERNS: Final = {Sign.VIOLATED: "over", Sign.WAITING: "striped", Sign.UNREPAIRABLE: "crossed"}
-"""The pattern of bars of a sign; others are plain."""
+"""The pattern of the bars of a sign; without one, bars are plain."""
 
 WORDS: Final = {
     RowState.MOVING: "moving",
@@ -163,14 +163,14 @@ class RuleView(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """When a wait ends: in a few words, beside it the time, what follows."""
+    """When a wait ends, in a few words; the time beside it; and what follows."""
 
     short: str
     beside: Sequence[str]
 
 
 class RowView(NamedTuple):
-    """A row of the list of workloads: `reasons` are named in its line, what no other row says of them is `why`."""
+    """A row of the list of workloads: its line names the `reasons`; `why` has their texts that no other row has."""
 
     name: str
     anchor: str
@@ -186,14 +186,14 @@ class RowView(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Rows, and what several of them say, once."""
+    """Rows, and the sentences that several rows share, once."""
 
     entries: Sequence[RowView]
     shared: Sequence[Shared]
 
 
 class Resilience(NamedTuple):
-    """What is left when a domain is lost: sentences, and the cells of the worst losses."""
+    """What the loss of a domain leaves: sentences, and the cells of the worst losses."""
 
     title: str
     sentences: Sequence[str]
@@ -201,7 +201,7 @@ class Resilience(NamedTuple):
 
 
 class Surges(NamedTuple):
-    """Workloads to which pods are added before others go: their cells, and why none goes on."""
+    """Surges: the cells of their workloads, and why none goes on."""
 
     rows: Sequence[Sequence[str]]
     sentences: Sequence[str]
@@ -227,7 +227,7 @@ class Detail(NamedTuple):
 class Step(NamedTuple):
     """Evictions of one step that go or wait together: the step's number, when they go, and what they wait for.
 
-    `line` says the reason and what is known beside it, `why` what no other step says of it.
+    `line` has the reason and further facts; `why` has the texts that no other step has.
     """
 
     sign: Sign
@@ -240,14 +240,14 @@ class Step(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """Steps, and what several of them say, once."""
+    """Steps, and the sentences that several steps share, once."""
 
     entries: Sequence[Step]
     shared: Sequence[Shared]
 
 
 class NodeView(NamedTuple):
-    """A node: its name, zone, state with its pattern, what is said of it, and its pods."""
+    """A node: its name, zone, state with its pattern, description, and pods."""
 
     name: str
     link: str
@@ -259,7 +259,7 @@ class NodeView(NamedTuple):
 
 
 class Facet(NamedTuple):
-    """A line of what narrows the list down."""
+    """A line of the filters."""
 
     name: str
     number: int
@@ -271,7 +271,7 @@ class Facet(NamedTuple):
 
 
 class Past(NamedTuple):
-    """Something that has happened."""
+    """A past occurrence."""
 
     at: datetime
     when: str
@@ -282,7 +282,7 @@ class Past(NamedTuple):
 
 
 class PageView:
-    """What the template shows of a page."""
+    """The content that the template shows."""
 
     def __init__(self, page: PageDocument, address: PageAddress, now: datetime, seconds: int = REFRESH_SECONDS) -> None:
         self._page = page
@@ -294,12 +294,12 @@ class PageView:
 
     @property
     def headline(self) -> Headline:
-        """What is lost, else what happens and what comes next."""
+        """The lost zone, if any, else what happens now and what comes next."""
         return self._headlines[0]
 
     @property
     def below(self) -> Sequence[Headline]:
-        """What else is lost, and what happens and comes next then."""
+        """Other lost zones, and, after a loss, what happens now and what comes next."""
         return self._headlines[1:]
 
     @cached_property
@@ -318,7 +318,7 @@ class PageView:
 
     @property
     def follows(self) -> Sequence[str]:
-        """What of the page is the leader's, what this process's own, and how old each is; nothing where it leads."""
+        """Which parts of the page are the leader's, which this process's own, and their ages; empty if it leads."""
         follows = self._page.follows
         if follows is None:
             return ()
@@ -340,24 +340,24 @@ class PageView:
 
     @property
     def _goes_on(self) -> bool:
-        """Whether something follows when a wait has ended."""
+        """Whether anything follows the end of a wait."""
         return goes_on(self._page.status)
 
     @property
     def _leaderless(self) -> str:
-        """Why no time can be given for what goes on: no process leads, or that is not known."""
+        """Why no time can be given for the next step: no process leads, or it is not known whether one does."""
         lease = self._page.status.lease
         return "not known" if lease is not None and lease.unread_since is not None else _LEADERLESS
 
     @property
     def old(self) -> bool:
-        """Whether what is shown may not be true any more: nobody leads, or nothing is known."""
+        """Whether the page may be outdated, because no process leads or nothing is known."""
         lease = self._page.status.lease
         return lease is not None and (not lease.holder or lease.unread_since is not None)
 
     @cached_property
     def facts(self) -> Sequence[Fact]:
-        """What holds for all that follows."""
+        """The facts that apply to the whole page."""
         status = self._page.status
         return [
             Fact("Mode", status.mode),
@@ -393,7 +393,7 @@ class PageView:
 
     @cached_property
     def resilience(self) -> Resilience | None:
-        """What is lost with a domain, None where nothing of it is computed."""
+        """What the loss of a domain leaves, None if it is not computed."""
         status = self._page.status.resilience
         is_led = runs(self._page.status)
         said = [*resilience_sentences(status, self._now, is_led=is_led)] if status is not None else []
@@ -401,14 +401,14 @@ class PageView:
 
     @cached_property
     def surges(self) -> Surges | None:
-        """The surges that are under way, None where there are none and nothing is in their way."""
+        """The surges under way, None if there are none and nothing stops them."""
         status = self._page.status
         rows, sentences = surge_rows(status, self._now), list(surge_sentences(status))
         return Surges(rows, sentences) if rows or sentences else None
 
     @property
     def policy_source(self) -> str:
-        """Where the policy in force is."""
+        """The place of the policy in force."""
         return policy_source(self._page.status)
 
     @property
@@ -419,14 +419,14 @@ class PageView:
 
     @property
     def holds(self) -> Sequence[str]:
-        """What keeps evictions back beyond single repairs, but for a pause, which is the headline."""
+        """What keeps evictions back beyond single repairs, except for a pause, which is the headline."""
         status = self._page.status
         chosen = (hold for hold in status.holds if hold.reason != Reason.PAUSED)
         return [hold_sentence(hold, self._now, goes_on=self._goes_on) for hold in chosen]
 
     @property
     def problems(self) -> Sequence[str]:
-        """What is wrong with the policy, the rights and replacements."""
+        """Problems with the policy, the rights and replacements."""
         status = self._page.status
         return [
             *(describe_policy_problem(status).split("\n") if not status.policy.valid else []),
@@ -489,7 +489,7 @@ class PageView:
 
     @property
     def _moving_word(self) -> str:
-        """What pods in flight are."""
+        """The word for pods in flight."""
         return moving_word(self._page.status)
 
     @property
@@ -498,7 +498,7 @@ class PageView:
 
     @property
     def zones_moving(self) -> str:
-        """What the pods of zones are that were evicted, or go now."""
+        """The word for the zones' pods that were evicted or go now."""
         return "moving" if self._goes_on else "evicted or next"
 
     def _describe_moving(self, move: MoveEntry) -> str:
@@ -532,19 +532,19 @@ class PageView:
 
     @property
     def _needs_attention(self) -> bool:
-        """Whether what is violated or moves is selected, and by nothing else."""
+        """Whether exactly the violated and moving rows are selected, without another filter."""
         return self._address.selection == VIOLATIONS._replace(page=self._address.selection.page)
 
     @property
     def attention_title(self) -> str:
-        """Name what the rows are, with the number of their workloads."""
+        """Name the rows, with the number of their workloads."""
         overview = self._page.overview
         assert overview is not None
         return f"{'Needs attention' if self._needs_attention else 'Selected'}: {overview.workloads:,}"
 
     @property
     def rows_title(self) -> str:
-        """Say how many of the workloads are violated, what the others are, and which rows are shown."""
+        """Say how many workloads are violated, the state of the rest, and which rows are shown."""
         overview = self._page.overview
         assert overview is not None
         if not overview.selected:
@@ -579,7 +579,7 @@ class PageView:
         )
 
     def _link(self, row: WorkloadRow) -> str:
-        """Return the address of the view of a row's first workload, "" of a row without one."""
+        """Return the address of the view of a row's first workload, "" for a row without workloads."""
         if not row.workloads:
             return ""
         first = row.workloads[0]
@@ -596,12 +596,12 @@ class PageView:
 
     @cached_property
     def details(self) -> Sequence[Detail]:
-        """What there is to say of each row of one workload: it has one for each set of workloads that shares rules."""
+        """The details of each row of one workload, which has a row for each set of workloads that share rules."""
         overview = self._page.overview
         return [_detail(row) for row in overview.rows] if overview is not None else []
 
     def _row_ends(self, row: WorkloadRow) -> Ends | None:
-        """Return when a row goes on; what no eviction repairs has no wait, and does not by itself."""
+        """Return when a row goes on; a row that no eviction repairs has no wait, and does not go on by itself."""
         if row.wait is not None:
             return self._ends(row.wait)
         return Ends(_NEVER_ENDS, ()) if row.state is RowState.UNREPAIRABLE else None
@@ -643,14 +643,14 @@ class PageView:
 
     @property
     def map_title(self) -> str:
-        """Say what is on the map."""
+        """Say what the map shows."""
         drawn = self._page.map
         assert drawn is not None
         states = Counter(node.state for zone in drawn.zones for node in zone.nodes)
         for zone in drawn.zones:
             states.update(zone.folded)
         every = sum(zone.of for zone in drawn.zones)
-        lost = every - states.total() + states[NodeState.LOST]  # of some that are gone no name is known
+        lost = every - states.total() + states[NodeState.LOST]  # the names of some lost nodes are unknown
         nodes = plural(every - lost, "node")
         nodes += f" ({states[NodeState.NOT_READY]} not ready)" if states[NodeState.NOT_READY] else ""
         nodes += f" and {lost} lost" if lost else ""
@@ -692,7 +692,7 @@ class PageView:
 
     @property
     def nodes(self) -> Sequence[NodeView]:
-        """The nodes, those first that take no pods."""
+        """The nodes, first those that take no pods."""
         document = self._page.nodes
         return [self._node(node) for node in document.nodes] if document is not None else []
 
@@ -712,13 +712,13 @@ class PageView:
 
     @property
     def _sent(self) -> int:
-        """The evictions of the plan that were requested since the cycle."""
+        """How many evictions of the plan were requested since the cycle."""
         totals, overview = self._page.totals, self._page.overview
         return totals.evictions - overview.figures.waiting if totals is not None and overview is not None else 0
 
     @property
     def plan_title(self) -> str:
-        """Say what the plan is in numbers."""
+        """Say the numbers of the plan."""
         totals = self._page.totals
         if totals is None or not (totals.evictions or totals.blocked):
             return "nothing is to be evicted"
@@ -738,7 +738,7 @@ class PageView:
 
     @cached_property
     def steps(self) -> Steps:
-        """What moves now, what is evicted in this cycle, what waits, in the order of the plan."""
+        """The moves under way, the evictions of this cycle and the waiting evictions, in the order of the plan."""
         steps = list(islice(chain(self._moving(), self._going(), self._waiting()), _MOST_STEPS))
         above = self.rows.shared if self._address.path == "/" else ()
         shared = [one for one in find_shared(step.sayings for step in steps) if not one.is_among(above)]
@@ -794,7 +794,7 @@ class PageView:
 
     @property
     def findings(self) -> Sequence[FindingGroup]:
-        """What is configured wrongly, or lacks something, by kind."""
+        """The findings on wrong or incomplete configuration, by kind."""
         return group_findings(self._page.findings)
 
     @property
@@ -804,24 +804,24 @@ class PageView:
 
     @property
     def approval_title(self) -> str:
-        """Name the plan that waits for approval, or is carried out; "" if there is none."""
+        """Name the plan that waits for approval or is carried out; "" if there is none."""
         approval = self._page.status.approval
         return approval_title(approval) if approval is not None else ""
 
     @property
     def approval_sentences(self) -> Sequence[str]:
-        """Say how and until when it is approved."""
+        """Say how and until when to approve the plan."""
         approval = self._page.status.approval
         return tuple(approval_sentences(approval, self._now)) if approval is not None else ()
 
     @property
     def standing_title(self) -> str:
-        """Name the approval of a whole plan that is carried out, or say that one approves nothing; "" without any."""
+        """Name the approval of a whole plan in force, or say that a written one approves nothing; "" without any."""
         return standing_title(self._page.status)
 
     @property
     def standing_sentences(self) -> Sequence[str]:
-        """Say who has approved it, until when, and what is wrong with the written approval."""
+        """Say who approved the whole plan, until when, and why a written approval has no effect."""
         return tuple(standing_sentences(self._page.status, self._now))
 
     def domains(self, by_key: Mapping[str, LikelyDomains]) -> str:
@@ -832,7 +832,7 @@ class PageView:
 
     @cached_property
     def facets(self) -> Sequence[tuple[str, Sequence[Facet]]]:
-        """What narrows the list down: states, reasons, namespaces."""
+        """The filters of the list: states, reasons, namespaces."""
         overview = self._page.overview
         if overview is None:
             return []
@@ -870,12 +870,12 @@ class PageView:
 
     @property
     def past(self) -> Sequence[Past]:
-        """What has happened last, the newest first."""
+        """The latest occurrences, the newest first."""
         return self.all_past[:_MOST_PAST]
 
     @cached_property
     def all_past(self) -> Sequence[Past]:
-        """What has happened, the newest first: the history, or without one the last moves."""
+        """All occurrences, the newest first: the history, or without one the last moves."""
         if self._page.history:
             return [self._entry(entry) for entry in reversed(self._page.history)]
         chosen = [
@@ -989,7 +989,7 @@ def _rule_name(rule: Rule) -> str:
 
 
 def _state_words(row: WorkloadRow, moving: str) -> str:
-    """Say what happens to a row: `1 moving, 2 waiting`; `moving` is what pods in flight are."""
+    """Say what happens to a row: `1 moving, 2 waiting`; `moving` is the word for pods in flight."""
     if row.state is RowState.MOVING and row.needed:
         return f"{row.moving} {moving}, {row.needed} to go"
     if row.state is RowState.MOVING:
@@ -1018,13 +1018,13 @@ def _rank_room(rule: Rule) -> float:
 
 
 def _why(row: WorkloadRow) -> Sequence[str]:
-    """Say why a row is violated and not repaired, with its causes, each thing once."""
+    """Say why a row is violated and not repaired, with its causes, without repetition."""
     causes = _causes(row)
     return [*dict.fromkeys(said.text for said in _sayings(row)), *([f"Cause: {', '.join(causes)}."] if causes else [])]
 
 
 def _sayings(row: WorkloadRow) -> Sequence[Saying]:
-    """Return why a row is violated and not repaired, each thing once."""
+    """Return why a row is violated and not repaired, without repetition."""
     said = [(row.wait.reason, row.wait.message)] if row.wait is not None else []
     for rule in _broken(row):
         name = rule.reason or rule.cause or ""
@@ -1034,14 +1034,14 @@ def _sayings(row: WorkloadRow) -> Sequence[Saying]:
 
 
 def _remedy_name(rule: Rule) -> str:
-    """Return the name by which a remedy is known: the reason's name only for the reason's own remedy."""
+    """Return the name of a remedy: the reason's name only if the remedy is that of the reason."""
     if not rule.reason:
         return rule.cause or ""
     return rule.reason if Reason(rule.reason).remedy == rule.remedy else ""
 
 
 def _reasons(row: WorkloadRow) -> Sequence[str]:
-    """Name why a row is not repaired, and the causes of what is violated."""
+    """Name why a row is not repaired, and the causes of its violations."""
     first = row.wait.reason if row.wait is not None else next(filter(None, (one.reason for one in _broken(row))), "")
     return [name for name in dict.fromkeys((first, *_causes(row))) if name]
 
@@ -1056,7 +1056,7 @@ def _broken(row: WorkloadRow) -> Iterator[Rule]:
 
 
 def _obstacle(rule: Rule) -> str:
-    """Say why a rule is not repaired; a limit that is infeasible by itself says it with its counts."""
+    """Say why a rule is not repaired; for a limit that is infeasible by itself, the counts say so."""
     if isinstance(rule, ReportedAntiAffinity):
         return rule.obstacle
     if isinstance(rule, ReportedLimit):

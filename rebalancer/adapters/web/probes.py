@@ -1,7 +1,7 @@
 """The paths of probes and scrapes: /metrics, /healthz, /readyz.
 
 Health is reported check by check, in the format of Kubernetes' own components. Metrics are rendered once for all
-scrapes that come at the same time, since one rendering can take a second.
+simultaneous scrapes, because one rendering can take a second.
 """
 
 import gzip
@@ -24,7 +24,7 @@ Checks = Mapping[str, Check]
 """Checks by their names."""
 
 MOST_SCRAPES: Final = 16
-"""Scrapes that wait for a rendering at once; half of all connections stay for probes."""
+"""Most scrapes that wait for a rendering at once; half of all connections are left for probes."""
 
 
 def run_checks(checks: Checks, path: str, *, verbose: bool) -> tuple[bool, str]:
@@ -46,7 +46,7 @@ def _run_check(check: Check) -> str:
 
 
 class TooManyScrapes(Exception):  # noqa: N818  # it names the state, as callers read it
-    """As many scrapes as may wait are waiting."""
+    """The most scrapes that may wait are waiting already."""
 
 
 class Rendered(NamedTuple):
@@ -59,7 +59,7 @@ class Rendered(NamedTuple):
 class Scrapes:
     """The texts of one registry.
 
-    One rendering runs at a time, and serves all who want that form: who comes while it is under way gets its result.
+    One rendering runs at a time. All requests for its form that arrive meanwhile get its result.
     """
 
     def __init__(self, registry: CollectorRegistry) -> None:

@@ -1,4 +1,4 @@
-"""A sentence of several rows is shown once, above them. Any other is folded in its row, which shows its name."""
+"""Sentences that several rows share are shown once, above the rows. Others are folded in their row under a name."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -18,19 +18,19 @@ class Saying(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """A sentence that `number` of the rows have, all or some, including rows that refer to it by its name."""
+    """A sentence that `number` rows share, counting rows that refer to it by its name."""
 
     name: str
     text: str
     number: int
 
     def is_among(self, others: "Iterable[Shared]") -> bool:
-        """Return whether others say it, too."""
+        """Return whether the sentence is among others."""
         return any((one.name, one.text) == (self.name, self.text) for one in others)
 
 
 class FindingGroup(NamedTuple):
-    """Findings of one kind, each with its object and message; `shared` is what all messages end with."""
+    """Findings of one kind, each with its object and message; `shared` is the common end of all messages."""
 
     kind: str
     findings: Sequence[tuple[str, str]]
@@ -40,7 +40,7 @@ class FindingGroup(NamedTuple):
 def find_shared(rows: Iterable[Iterable[Saying]], named: Iterable[Iterable[str]] = ()) -> Sequence[Shared]:
     """Return the sentences that several rows have, in the order in which they come first.
 
-    `named` are the names that each row has in its line: a name with only one sentence counts for every row that has it.
+    `named` are the names in each row's line. If a name has only one sentence, it counts for every row with that name.
     """
     numbers = Counter(said for row in rows for said in dict.fromkeys(row))
     texts = Counter(said.name for said in numbers)
@@ -49,13 +49,13 @@ def find_shared(rows: Iterable[Iterable[Saying]], named: Iterable[Iterable[str]]
 
 
 def leave_out(sayings: Iterable[Saying], shared: Iterable[Shared]) -> list[str]:
-    """Return the texts that no other row has."""
+    """Return the texts that are not shared."""
     known = {(one.name, one.text) for one in shared}
     return list(dict.fromkeys(said.text for said in sayings if said not in known))
 
 
 def group_findings(findings: Iterable[ReportedFinding]) -> Sequence[FindingGroup]:
-    """Put findings of a kind together."""
+    """Group findings by kind."""
     kinds: dict[str, list[tuple[str, str]]] = {}
     for one in findings:
         kinds.setdefault(one.kind, []).append((shorten_keys(one.object), shorten_keys(one.message)))

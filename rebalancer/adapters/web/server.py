@@ -2,8 +2,8 @@
 
 Everybody in the cluster may reach the port, and the process behind it evicts pods. So the number of connections, the
 time of a request and the size of its header are bounded. If all connections are taken, a new connection replaces the
-oldest that waits for its client: first those that wait for a request, then those with an unread answer. A probe sends
-and reads at once, and gets through while others do neither.
+oldest one that waits for its client: first those that wait for a request, then those with an unread answer. Probes send
+and read at once, so they get through even if idle clients hold all connections.
 
 prometheus_client's own server is not used: it returns metrics for every path. Plain HTTP: TLS would need the handshake
 outside the accept loop and renewal of certificates, and a cluster has other means for that.
@@ -27,13 +27,13 @@ import structlog
 from rebalancer.adapters.web.routes import Request, Response, Route, text_response
 
 REQUEST_SECONDS: Final = 5.0
-"""Seconds that a client may take to send its request, all of it; then its thread is freed."""
+"""Seconds that a client may take to send its whole request; then its thread is freed."""
 
 ANSWERED_SECONDS: Final = 10.0
 """Seconds from the connection until the client must have read the answer; Prometheus waits no longer by default."""
 
 LARGEST_HEADER: Final = 16 * 1024
-"""Bytes of a request with its header; a scrape has some 300."""
+"""Most bytes of a request with its header; a scrape has some 300."""
 
 MOST_CONNECTIONS: Final = 32
 """Probes and scrapes need about four."""
@@ -53,7 +53,7 @@ class _TooLargeError(Exception):
 
 
 class _Incoming(io.RawIOBase):
-    """What a client sends, up to a time and a size."""
+    """The stream from a client, limited in time and size."""
 
     def __init__(self, connection: socket.socket, seconds: float) -> None:
         self._connection = connection
@@ -65,7 +65,7 @@ class _Incoming(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Receive what has come, or wait for it."""
+        """Receive available bytes, or wait for some."""
         if not self._left:
             raise _TooLargeError
         seconds = self._deadline - time.monotonic()
@@ -78,7 +78,7 @@ class _Incoming(io.RawIOBase):
 
 
 class _Outgoing(io.RawIOBase):
-    """What a client is sent, up to a time; `begin` is called before."""
+    """The stream to a client, limited in time; `begin` is called before the first write."""
 
     def __init__(self, connection: socket.socket, seconds: float, begin: Callable[[socket.socket], None]) -> None:
         self._connection = connection
@@ -90,7 +90,7 @@ class _Outgoing(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        """Send all of it; the socket's timeout is that of the whole sending."""
+        """Send all data; the socket's timeout is for all of it."""
         self._begin(self._connection)
         seconds = self._deadline - time.monotonic()
         if seconds <= 0:
@@ -104,13 +104,13 @@ class _Handler(WSGIRequestHandler):
     server: "_Server"
     timeout = REQUEST_SECONDS
     whole = ANSWERED_SECONDS
-    # Of a request line that cannot be read: the base class takes it for HTTP/0.9, whose answers have no status.
+    # For an unreadable request line: the base class assumes HTTP/0.9, whose answers have no status.
     default_request_version = "HTTP/1.0"
     error_content_type = "text/plain;charset=utf-8"
     error_message_format = "%(code)d %(message)s\n"
 
     def setup(self) -> None:
-        """Bound what the client sends and is sent; the base class bounds the time of each receive only."""
+        """Limit both streams of the client; the base class limits only the time of each receive."""
         super().setup()
         self.rfile = io.BufferedReader(_Incoming(self.connection, self.timeout))
         self.wfile: Any = _Outgoing(self.connection, self.whole, self.server.begin_writing)
@@ -124,7 +124,7 @@ class _Handler(WSGIRequestHandler):
             self.send_error(431)
 
     def parse_request(self) -> bool:
-        """Read the header; until the answer is there the connection cannot be replaced."""
+        """Read the header; until the answer is ready, the connection cannot be replaced."""
         parsed = super().parse_request()
         self.server.finish_reading(self.connection)
         return parsed
@@ -146,7 +146,7 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().__init__((host, port), _Handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Start a thread for the connection if there is room, or a connection that waits for its client can go."""
+        """Start a thread for the connection if there is room, or if an idle connection can be closed."""
         with self._lock:
             if len(self._reading) + len(self._answering) + len(self._writing) >= MOST_CONNECTIONS:
                 replaceable = self._reading or self._writing
@@ -181,7 +181,7 @@ class _Server(ThreadingMixIn, WSGIServer):
                 self._writing[request] = None
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Answer in the thread of the connection, and give its place back."""
+        """Answer in the thread of the connection, then free its place."""
         try:
             super().process_request_thread(request, client_address)
         finally:
@@ -191,7 +191,7 @@ class _Server(ThreadingMixIn, WSGIServer):
                 self._writing.pop(request, None)
 
     def server_bind(self) -> None:
-        """Bind without a look-up of the host's own name: that can take seconds if DNS does not respond."""
+        """Bind without a look-up of the host's own name, which can take seconds if DNS does not respond."""
         if self.address_family is socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         TCPServer.server_bind(self)
@@ -204,9 +204,9 @@ class _Server(ThreadingMixIn, WSGIServer):
 
 
 class WebServer:
-    """Serves until it is stopped. Port 0 takes a free one; host "" is all addresses, of both families.
+    """Serves until it is stopped. Port 0 takes a free port; host "" is all addresses, of both families.
 
-    The constructor raises CannotListen, so that a port in use is reported before anything else starts.
+    The constructor raises CannotListen, so a port in use is reported before anything else starts.
     """
 
     def __init__(self, host: str, port: int, routes: Mapping[str, Route]) -> None:

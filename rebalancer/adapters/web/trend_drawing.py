@@ -1,4 +1,4 @@
-"""The trend as shapes: steps, since a number holds until the next sample; pauses, moves and lost zones beside it."""
+"""The trend as shapes: a step line, because a number holds until the next sample, with pauses, moves and lost zones."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
@@ -20,32 +20,32 @@ _TALL: Final = 52.0
 _TOP: Final = 12.0
 _LABELS: Final = 4
 _LETTER: Final = 5.7
-"""The words at a flag stand at its right, or at its left where there is no room."""
+"""The width of a letter at a flag, whose words are at its right, or at its left without room there."""
 
 _MOVES: Final = frozenset({EntryKind.MOVED, EntryKind.SURGED})
 _FLAGS: Final = {EntryKind.ZONE_LOST: "lost", EntryKind.ZONE_RETURNED: "back"}
 
 
 class Label(NamedTuple):
-    """A word at a place of the axis."""
+    """A word at a point of the axis."""
 
     x: float
     text: str
 
 
 class Flag(NamedTuple):
-    """A line with words."""
+    """A vertical line with words."""
 
     x: float
     """The place of the line."""
     text_x: float
-    """The place of the words, which end there if `before` the line."""
+    """The place of the words; with `before`, they end there."""
     text: str
     before: bool
 
 
 class Trend(NamedTuple):
-    """A drawing of the trend in pixels: the step line, what is below it, marks; and its description in words."""
+    """A drawing of the trend in pixels: the step line, the area below it, marks, and a description in words."""
 
     line: str
     area: str
@@ -111,7 +111,7 @@ def _room(text: str) -> float:
 
 
 def _spread(flags: Sequence[Flag]) -> Sequence[Flag]:
-    """Return the newest flags whose words do not lie upon each other."""
+    """Return the newest flags whose words do not overlap."""
     kept: list[Flag] = []
     for flag in reversed(flags):
         start, end = _reach(flag)
@@ -128,7 +128,7 @@ def _reach(flag: Flag) -> tuple[float, float]:
 def _find_pauses(
     entries: Sequence[HistoryEntry], begin: datetime, now: datetime, place: Callable[[datetime], float]
 ) -> Sequence[tuple[float, float]]:
-    """Return where a pause begins and how wide it is, of each within the time."""
+    """Return where each pause within the time begins, and its width."""
     pauses: list[tuple[float, float]] = []
     since: datetime | None = None
     for one in entries:

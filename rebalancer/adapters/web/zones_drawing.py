@@ -1,8 +1,8 @@
 """The zones of a large cluster as shapes: a bar for the pods of violated workloads, a small square for each node.
 
 Squares of a kind are together, notable kinds first. They are drawn as runs: a patterned rectangle for the rest of a
-row, one for all full rows, one for the begin of the last row. So a zone takes at most three rectangles for each kind,
-however many nodes it has. Lengths are in pixels.
+row, one for all full rows, one for the start of the last row. So a zone takes at most three rectangles for each kind,
+for any number of nodes. Lengths are in pixels.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,19 +15,19 @@ from rebalancer.model.words import short_key
 
 WIDTH: Final = 380.0
 PITCH: Final = 10.0
-"""From one square to the next."""
+"""The distance from one square to the next."""
 
 ROW: Final = 38
 """Squares in a row."""
 
 _MANY: Final = 2_000
-"""From this many nodes on a square is several of them."""
+"""From this many nodes on, a square stands for several nodes."""
 
 _MOST_SQUARES: Final = 10 * ROW
-"""Of a zone, where a square is several nodes."""
+"""Most squares of a zone if a square stands for several nodes."""
 
 _BAR: Final = 366.0
-"""The longest bar, but for what is drawn longer to be seen."""
+"""The longest bar, apart from small parts that are drawn longer to be visible."""
 
 _LEAST: Final = 2.5
 _NO_ZONE: Final = "(none)"
@@ -43,14 +43,14 @@ _NODE_WORDS: Final = {
     NodeMark.UNCHANGED: "without a move",
 }
 _STATES: Final = (NodeMark.LOST, NodeMark.NOT_READY, NodeMark.CORDONED, NodeMark.SETTLING)
-"""The last one is followed by until when."""
+"""The states in the words on nodes; the time is added after the last state."""
 
 
 _MOVING: Final = "moving"
 
 
 class Segment(NamedTuple):
-    """A part of a bar: `kind` is staying, moving, waiting, blocked or arriving; `pattern` is "" where it is plain."""
+    """A part of a bar: `kind` is staying, moving, waiting, blocked or arriving; `pattern` is "" if plain."""
 
     kind: str
     pattern: str
@@ -69,11 +69,11 @@ class Run(NamedTuple):
 
 
 class ZonePanel(NamedTuple):
-    """A zone: its title and what moves, its pods in words and as a bar, its nodes in words and as squares."""
+    """A zone: its title, its moves, its pods in words and as a bar, and its nodes in words and as squares."""
 
     title: str
     above: bool
-    """Whether pods are above a bound: a sign says so."""
+    """Whether pods are above a bound, which a sign shows."""
     flow: str
     pods: str
     segments: Sequence[Segment]
@@ -90,7 +90,7 @@ class ZonePanel(NamedTuple):
 
 
 class ZonesDrawing(NamedTuple):
-    """The zones, how many nodes a square is at most, and how many zones are not drawn.
+    """The zones, the most nodes per square, and how many zones are not drawn.
 
     `concerned`: something is violated or moves; otherwise there are no bars.
     """
@@ -109,7 +109,7 @@ class ZonesTable(NamedTuple):
 
 
 def draw_zone_panels(document: ZonesDocument, now: datetime, moving: str = _MOVING) -> ZonesDrawing:
-    """Draw every zone, all bars in one scale; `moving` is what the pods are that were evicted, or go now."""
+    """Draw every zone, all bars to one scale; `moving` is the word for pods that were evicted or go now."""
     square = _nodes_of_square(document)
     lengths = [max(sum(number for _, number, _ in _parts(zone, moving)), zone.goal or 0) for zone in document.zones]
     unit = _BAR / (max(lengths, default=0) or 1)
