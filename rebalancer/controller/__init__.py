@@ -1,4 +1,4 @@
-"""The loop: what is decided in a cycle, and the threads around it.
+"""The control loop: the decisions of a cycle, and the threads around it.
 
 Pure parts: `cycle` is one cycle, `loop` the step function, and `evictions` its part about requests. `election` decides
 about leadership, and `triggers` which changes call for an early cycle.

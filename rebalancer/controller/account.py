@@ -1,4 +1,4 @@
-"""The account of the loop's state: that of its last cycle, with what has happened since."""
+"""The account of the loop's state: the account of the last cycle, updated by later events."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,19 +18,19 @@ from rebalancer.tracking.backoff import find_refusals_since
 
 
 def account_inputs(state: LoopState) -> Sequence[object]:
-    """Return every object that the account of a state is made from. The same objects give the same account."""
+    """Return all objects from which the account of a state is made. Identical objects give an equal account."""
     memory, queue = state.memory, state.queue
     since = (memory.moves, memory.refused, state.in_force.pause, state.mode)
     return state.cycle, *since, queue.overload, queue.forbidden, queue.unsaved, queue.rights
 
 
 def find_account(state: LoopState, cycle: Cycle) -> Account:
-    """Return what becomes of the plan of a state's last cycle.
+    """Return the fates of the plan of a state's last cycle.
 
     Evictions requested since then are under way. Evictions refused since then wait. Evictions that are not requested
     yet wait if somebody has paused, or the mode has changed.
     """
-    # In Observe nothing goes when a pause ends.
+    # In Observe, nothing is evicted when a pause ends.
     pause = state.in_force.pause if state.mode is not Mode.OBSERVE else None
     queue = state.queue
     context = replace(cycle.context, pause=pause, mode=state.mode, overload=queue.overload, unsaved=queue.unsaved)

@@ -34,11 +34,11 @@ _Rehearsed = Mapping[tuple[str, tuple[DomainName, ...]], tuple[PlanningMemory, R
 """Results of rehearsals by the request's token and the domains, each with the memory that it was made with."""
 
 _RELEASING = frozenset({Reason.PAUSED, Reason.OBSERVE_ONLY, Reason.OUTSIDE_WINDOW, Reason.BREAKER_OPEN})
-"""What holds every eviction back for long enough that capacity is not to be held for them."""
+"""Reasons that hold every eviction back for so long that capacity is released."""
 
 
 def uses_capacity(policy: Policy, memory: Memory, snapshot: Snapshot) -> bool:
-    """Return whether capacity is on, or something of it is left: in the memory, or placeholders in the cluster."""
+    """Return whether capacity is on, or requests are left in the memory or placeholders in the cluster."""
     rules = policy.capacity
     return (
         rules.mode is not CapacityMode.OFF
@@ -50,7 +50,7 @@ def uses_capacity(policy: Policy, memory: Memory, snapshot: Snapshot) -> bool:
 class CapacityReading(Struct, frozen=True, kw_only=True):
     """What was read of placeholders: the names of their Jobs, or the `problem` with reading them.
 
-    `reported` is what autoscaler and scheduler say of requests that wait too long, by token.
+    `reported` is what autoscaler and scheduler report on requests that wait too long, by token.
     """
 
     jobs: frozenset[str] = frozenset()
@@ -79,7 +79,7 @@ class CapacityOutcome:
 def read_capacity(
     source: Placeholders, policy: Policy, memory: Memory, snapshot: Snapshot, now: datetime
 ) -> CapacityReading | None:
-    """Read the Jobs of placeholders; None where there can be none, so that nothing needs to be read."""
+    """Read the Jobs of placeholders; None, without a request, if there can be none."""
     rules = policy.capacity
     used = rules.mode is CapacityMode.REQUEST or memory.capacity
     if not used and not placeholder_pods(snapshot, rules.namespace):
@@ -113,13 +113,13 @@ class CapacityStage:
     """The snapshot with the placeholders."""
 
     def hide(self, snapshot: Snapshot, memory: Memory) -> Snapshot:
-        """Leave the placeholders out, and let the nodes of ready requests count as settled."""
+        """Return the snapshot without placeholders, in which the nodes of ready requests count as settled."""
         return settle_nodes(without_placeholders(snapshot, self.namespace), memory.capacity)
 
     def decide(
         self, evaluation: Evaluation, memory: Memory, fates: Fates, context: AdmissionContext
     ) -> CapacityOutcome:
-        """Request and release capacity; let only those evictions go whose capacity is free."""
+        """Request and release capacity; admit only evictions whose capacity is free."""
         known = self.last.rehearsed if self.last and self.last.assessment is evaluation.assessment else {}
         rehearsals = _Rehearsals(evaluation, known)
         decision = self._decide(evaluation, memory, context, rehearsals)
@@ -180,21 +180,21 @@ class CapacityStage:
         )
 
     def _gate(self, fates: Fates, decision: CapacityDecision, view: View) -> Gate:
-        """Let only those evictions go whose capacity is free; `view` has the placeholders on their nodes."""
+        """Admit only evictions whose capacity is free; `view` has the placeholders on their nodes."""
         if self.reading is None or self.reading.problem:
             return Gate(fates=_hold(fates, decision) if self._held else fates)
         return pass_gate(fates, view, self._held, decision.requests)
 
 
 class _Rehearsals:
-    """Rehearses repairs in one cycle, unless the last result still serves."""
+    """Rehearses repairs in one cycle, unless the last result is still valid."""
 
     def __init__(self, evaluation: Evaluation, known: _Rehearsed) -> None:
         self._evaluation = evaluation
         self.results = dict(known)
 
     def find_need(self, candidate: Candidate, memory: Memory) -> Need | None:
-        """Return what a repair needs, None where capacity is not all that it lacks."""
+        """Return the capacity that a repair needs, None if it lacks anything else."""
         view, policy = self._evaluation.view, self._evaluation.inputs.policy
         key, known_by = (candidate.token, candidate.names), memory.planning
         before, last = self.results.get(key, (None, None))

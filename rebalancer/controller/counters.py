@@ -1,4 +1,4 @@
-"""Declares every counter and histogram once. The client library counts, where something happens."""
+"""Declares every counter and histogram once. The client library's instruments count."""
 
 from enum import StrEnum
 from typing import Final
@@ -107,7 +107,7 @@ def outcome_of(move: Move) -> MoveOutcome | None:
         case MoveState.INEFFECTIVE:
             return MoveOutcome.INEFFECTIVE
         case MoveState.LOST:
-            # The replacement exists and did not become Ready, or there is none at all.
+            # The replacement exists and did not become Ready, or does not exist.
             return MoveOutcome.PENDING if move.replacement else MoveOutcome.LOST
         case MoveState.OVERTAKEN:
             return MoveOutcome.OVERTAKEN

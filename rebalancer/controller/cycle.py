@@ -57,14 +57,14 @@ from rebalancer.tracking.motion import Look
 from rebalancer.tracking.track import track
 
 _MOST_OF_PLAN: Final = 128 * 1024
-"""Bytes of the plan that is stored where nobody has to approve it."""
+"""Most bytes of a stored plan that needs no approval."""
 
 _QUICK: Final = Sizes(by_node=150, all_nodes=150, by_group=100, all_groups=100)
-"""How much is bounded for a proposal: the loop waits for it, once."""
+"""Small bounds for the computation on a proposal, because the loop waits for it once."""
 
 
 class ProposalEffect(NamedTuple):
-    """What a proposal changes in the losses of zones; `hash` is the proposal's."""
+    """How a proposal changes the losses of zones; `hash` is the proposal's."""
 
     hash: str
     effect: Effect
@@ -72,32 +72,32 @@ class ProposalEffect(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class CycleInputs:
-    """What a cycle depends on."""
+    """The inputs of a cycle."""
 
     snapshot: Snapshot
     profile: Profile
     memory: Memory
     context: AdmissionContext
-    """What admission knows besides; it has the policy."""
+    """Further inputs of admission, with the policy."""
     before: Snapshot | None = None
-    """The snapshot of the last cycle whose view was not stale, None where there is none."""
+    """The snapshot of the last cycle with a fresh view, None if there is none."""
     look: Look | None = None
-    """The last look at the nodes, also while another process led; None where there was none."""
+    """The last look at the nodes, even if another process led then; None if there was none."""
     known: Evaluation | None = None
-    """The last evaluation, which is used again while it serves."""
+    """The last evaluation, which is used again while it is valid."""
     capacity: CapacityStage | None = None
     """Capacity for repairs; None where it is off and nothing of it is left."""
     evicted: tuple[SeenEviction, ...] = ()
-    """The pods that were evicted since the last cycle, by whomever."""
+    """The pods evicted since the last cycle, by this controller or others."""
     effect: ProposalEffect | None = None
-    """What the last cycle's proposal changes, which is used again while it waits."""
+    """The effect of the last cycle's proposal, which is used again while the proposal waits."""
     surging: frozenset[str] = frozenset()
     """The UIDs of the owners of pods to which pods are added by a surge."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cycle:
-    """The results of one cycle. `memory` has to be stored after it."""
+    """The results of one cycle. `memory` has to be stored after the cycle."""
 
     snapshot: Snapshot
     evaluation: Evaluation
@@ -105,19 +105,19 @@ class Cycle:
     """The evaluation's, with the repairs that lack capacity."""
     admission: Admission
     fates: Fates
-    """What becomes of the plan's evictions after admission and the gate of capacity."""
+    """The fates of the plan's evictions after admission and the gate of capacity."""
     memory: Memory
     context: AdmissionContext
     relaxations: Relaxations
-    """What would make infeasible components feasible: no solver runs between admission and the first eviction."""
+    """Changes that would make infeasible components feasible, without a solver between admission and evictions."""
     capacity: CapacityOutcome | None = None
-    """What was decided about capacity, None where it is off."""
+    """The decisions about capacity, None if it is off."""
     known_effect: ProposalEffect | None = None
-    """What the proposal of the cycle before changes."""
+    """The effect of the last cycle's proposal."""
 
     @property
     def view(self) -> View:
-        """The snapshot that was evaluated."""
+        """The view of the evaluated snapshot."""
         return self.evaluation.view
 
     @property
@@ -131,7 +131,7 @@ class Cycle:
         return self.evaluation.causes
 
     def count_replicas(self, workload: Reference) -> ReplicaCount:
-        """Return how many pods a workload wants, and which it has in the snapshot."""
+        """Return how many pods a workload wants, and the pods that it has in the snapshot."""
         top = self._workloads[workload]
         owners = (top, *self.snapshot.owned_by.get(top.uid, ()))
         pods = (pod for owner in owners for pod in self.snapshot.pods_of.get(owner.uid, ()))
@@ -174,7 +174,7 @@ class Cycle:
     def plan_json(self) -> str:
         """The Plan document. In mode Approve it is the proposed or approved plan, if there is one.
 
-        It is made once per cycle: it reads every pod of its namespaces, and is saved many times.
+        It is made once per cycle, because making it reads every pod of its namespaces, and it is saved many times.
         """
         proposal = self.memory.proposal
         if proposal is None:
@@ -190,7 +190,7 @@ class Cycle:
 
     @cached_property
     def effect(self) -> ProposalEffect | None:
-        """What the proposal's repairs change when a zone is lost, at the time of the proposal; computed once each.
+        """How the proposal's repairs change the loss of a zone; computed once for each proposal, at its time.
 
         It covers every eviction that these repairs need, not only those of the proposal. A half-done repair may be
         worse than none, and an approval covers the later steps.
@@ -206,8 +206,8 @@ class Cycle:
 
     @cached_property
     def account(self) -> Account:
-        """What becomes of the plan, before anything is requested."""
-        # In Observe nothing goes when a pause ends.
+        """The fates of the plan before any request."""
+        # In Observe, nothing is evicted when a pause ends.
         observes = self.context.mode is Mode.OBSERVE
         common = find_common_obstacle(replace(self.context, pause=None) if observes else self.context)
         rights = self.context.rights
@@ -224,7 +224,7 @@ class Cycle:
 
     @cached_property
     def losses(self) -> tuple[Loss, ...]:
-        """What of the cluster is lost, and what is violated because of it."""
+        """The cluster's lost nodes and domains, and the violations due to them."""
         return find_losses(self.memory.lost, self.snapshot, self.assessment, self.causes, self.account)
 
     @cached_property
@@ -239,7 +239,7 @@ class Cycle:
 
     @cached_property
     def stored_map(self) -> MapDocument | None:
-        """The map that is stored with the status. Made once per cycle, too: what the cycle evicts is moving in it."""
+        """The map that is stored with the status, made once per cycle. Pods that the cycle evicts are moving in it."""
         return stored_map(self.evaluation, self.memory, self.fates, self.overview)
 
 
@@ -280,7 +280,7 @@ def _hide(inputs: CycleInputs) -> Snapshot:
 
 
 def _with_capacity(cycle: Cycle, stage: CapacityStage) -> Cycle:
-    """Return the cycle with what was decided about capacity: evictions that wait for it, requests, refusals."""
+    """Return the cycle with the decisions about capacity: evictions that wait for it, requests, refusals."""
     outcome = stage.decide(cycle.evaluation, cycle.memory, cycle.fates, cycle.context)
     decision = outcome.decision
     return replace(
@@ -298,7 +298,7 @@ def _with_capacity(cycle: Cycle, stage: CapacityStage) -> Cycle:
 
 
 def _track(inputs: CycleInputs, snapshot: Snapshot) -> Memory:
-    """Follow the moves and others' evictions; a view of long ago says nothing about what became of an eviction."""
+    """Follow the moves and others' evictions; an old view does not show the outcome of an eviction."""
     context = inputs.context
     memory = note_evictions(inputs.memory, inputs.evicted, snapshot, context.now)  # before ended moves are forgotten
     if context.stale:
@@ -307,7 +307,7 @@ def _track(inputs: CycleInputs, snapshot: Snapshot) -> Memory:
 
 
 def _evaluate(inputs: CycleInputs, snapshot: Snapshot, tracked: Memory, stopwatch: Stopwatch) -> Evaluation:
-    """Assess and plan, unless the last evaluation serves."""
+    """Assess and plan, unless the last evaluation is still valid."""
     policy, profile = inputs.context.policy, inputs.profile
     now = Inputs(snapshot=snapshot, policy=policy, profile=profile, memory=tracked)
     if inputs.known is not None and inputs.known.serves(now):
@@ -317,10 +317,10 @@ def _evaluate(inputs: CycleInputs, snapshot: Snapshot, tracked: Memory, stopwatc
 
 
 def _observe(inputs: CycleInputs, view: View, snapshot: Snapshot, tracked: Memory) -> BreakerState:
-    """Return the breaker's state after this cycle; that after the last one is in the memory."""
+    """Return the breaker's state after this cycle; the memory has the state after the last cycle."""
     context = inputs.context
     bounds, requests = context.policy.breaker, context.requests
-    if context.stale:  # for the view an outage ends when the watches have caught up, not with the first answer
+    if context.stale:  # for the view, an outage ends when the watches have caught up, not with the first answer
         requests = structs.replace(requests, outage_ended=None)
     readings = observe_cluster(
         snapshot, tracked.moves, requests, bounds, context.now, view=view, changes=tracked.changes
@@ -331,7 +331,7 @@ def _observe(inputs: CycleInputs, view: View, snapshot: Snapshot, tracked: Memor
 
 
 def _remember(inputs: CycleInputs, evaluation: Evaluation, tracked: Memory, breaker: BreakerState) -> Memory:
-    """Return the memory with what was found; a stale view shows no causes, since half of a change may be missing."""
+    """Return the memory with the findings; a stale view shows no causes, because parts of a change may be missing."""
     context = inputs.context
     memory = update_memory(
         tracked, evaluation.assessment, evaluation.plan, context.now, canary=context.policy.budgets.canary

@@ -1,9 +1,9 @@
-"""Leadership without a thread: who holds the lease, as far as one process can know it.
+"""Leadership as pure functions: who holds the lease, as far as one process can know.
 
-A lease is no fence: two processes can both believe for a moment that they lead. So a leader stops acting when it could
+A lease is no fence: for a moment, two processes can both believe that they lead. So a leader stops acting when it could
 not renew for `deadline` seconds by its own monotonic clock. That is well before another process may take over, after
-`duration`. Besides, every eviction is safe if it is duplicated. This process times the renewals of another by when it
-saw them, never by the other's clock.
+`duration`. Besides, a duplicated eviction does no harm. A process times another's renewals by when it saw them, never
+by the other's clock.
 
 The holder's written duration counts. In a rolling update that shortens it, the old process still acts by the longer
 duration. Example: the Lease says 60 s, and the deadline is 40 s. A new process that waited only for its own 15 s would
@@ -28,7 +28,7 @@ class Election(Struct, frozen=True, kw_only=True):
     renewed_at: float | None = None
     read_at: float | None = None
     saw_renewal: bool = False
-    """Whether the Lease was renewed between two reads that were close together: about when that was seen."""
+    """Whether the last two reads were close together, so that they show about when the Lease was renewed."""
 
     def leads(self, at: float) -> bool:
         return self.renewed_at is not None and at - self.renewed_at < self.deadline
@@ -46,8 +46,8 @@ def observe_lease(election: Election, record: LeaseRecord | None, at: float) -> 
 def has_expired(election: Election, at: float) -> bool:
     """Return whether the lease that was seen has not been renewed for its duration.
 
-    One without a duration, or with one beyond LONGEST_LEASE, has the candidate's own: whatever somebody has written
-    into it, the lease of a leader that is gone can be taken.
+    A lease without a duration, or with one beyond LONGEST_LEASE, has the candidate's own duration, so the lease of a
+    leader that is gone can always be taken.
     """
     return at - election.seen_at >= patience(election)
 

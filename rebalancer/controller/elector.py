@@ -64,31 +64,31 @@ class Elector:
         self._stopping = threading.Event()
         self.thread = threading.Thread(target=self._run, name="lease", daemon=True)
         self.problem = ""
-        """Why this process could not take or renew the lease, or not lead with it, the last time; "" if it could."""
+        """Why this process could not take or renew the lease the last time, or not lead with it; "" if it could."""
         self.obstacle = ""
-        """What somebody has to change in the cluster before any process can hold the Lease, "" if nothing."""
+        """What people have to change in the cluster before any process can hold the Lease, "" if nothing."""
 
     def start(self) -> None:
         """Begin to take part in the election."""
         self.thread.start()
 
     def leads(self) -> bool:
-        """Return whether this process may act, by the monotonic clock and now."""
+        """Return whether this process may act now, by the monotonic clock."""
         election, announced = self._election, self._announced
         known = announced is not None and _is_same_term(announced, election.seen)
         return known and election.leads(self._clocks.monotonic())
 
     def leads_in(self, term: int) -> bool:
-        """Return whether this process may act on what it has begun in a term of its leadership (`Leading.term`).
+        """Return whether this process may continue what it began in a term of its leadership (`Leading.term`).
 
-        Who led in between has evicted and stored what the plans of an earlier term do not know.
+        A leader in between has made and stored evictions that plans of an earlier term do not know.
         """
         return self.leads() and term == self._term
 
     def confirms(self, term: int) -> bool:
-        """Return whether this process leads in a term and the Lease confirms it; an error where it cannot be read.
+        """Return whether this process leads in a term and the Lease confirms it; raise if the Lease cannot be read.
 
-        The loop's thread calls it. The elector's own knowledge stays as it is.
+        The loop's thread calls it. The elector's own state does not change.
         """
         announced, read = self._announced, self._lease.read()
         if announced is None or read is None or read.holder != self._election.identity:
@@ -97,14 +97,14 @@ class Elector:
 
     @property
     def holder(self) -> str:
-        """Who held the lease when it was last seen, "" for nobody."""
+        """The holder of the lease when it was last seen, "" for none."""
         seen = self._election.seen
         return seen.holder if seen is not None else ""
 
     def describe_lease(self) -> LeaseStatus:
         """Return who leads as far as this process knows, by its own clocks; called by any thread.
 
-        Of a Lease that ran out before this process looked nobody is said to lead, though it is not to be taken yet.
+        If the Lease ran out before this process read it, no process leads, although the Lease may not be taken yet.
         """
         if not self._has_read:
             return LeaseStatus(error=self.problem or "the Lease has not been read yet")
@@ -158,13 +158,13 @@ class Elector:
         except Exception as error:  # noqa: BLE001  # the thread must not die: nobody else renews the lease
             _log.exception("lease not renewed")
             self.problem = str(error)
-        # A request that failed late, after its timeout, is repeated at once: the deadline comes closer meanwhile.
+        # A request that failed late, after its timeout, is repeated at once, because the deadline approaches.
         spent = self._clocks.monotonic() - began if failed else 0.0
         wait = self._retry * random.uniform(1.0, 1.2) - spent  # noqa: S311  # jitter, not a secret
         return max(0.0, wait)
 
     def _log_holder(self) -> None:
-        """Say once of each other holder that this process waits for it, and whether it leads."""
+        """Log once for each other holder that this process waits for it, and whether it leads."""
         lease, logged = self.describe_lease(), self._logged
         if (lease.holder, lease.last_holder) == (logged.holder, logged.last_holder):
             return
@@ -175,7 +175,7 @@ class Elector:
             _log.info("waiting for a Lease that was not handed back", holder=lease.last_holder)
 
     def _attempt(self) -> str:
-        """Take or renew the lease; return what went wrong, "" if nothing did."""
+        """Take or renew the lease; return the problem, "" if there is none."""
         began = self._clocks.monotonic()
         try:
             self._election = observe_lease(self._election, self._lease.read(), began)
@@ -193,7 +193,7 @@ class Elector:
         return ""
 
     def _log_failure(self, error: Exception, at: float) -> None:
-        """Warn where leadership is at stake; while another process leads, one reading of its Lease less is nothing."""
+        """Warn if leadership is at stake; while another process leads, a failed read of its Lease does not matter."""
         if self._holds_lease():
             _log.warning("lease not renewed", error=str(error))
         elif self.obstacle or free_since(self._election, at) is not None:
@@ -202,10 +202,10 @@ class Elector:
             _log.info("lease not read, another process leads", error=str(error), holder=self.holder)
 
     def _announce(self) -> str:
-        """Tell the loop when leadership has begun or ended; return what keeps this process from leading."""
+        """Tell the loop when leadership has begun or ended; return the obstacle to leading."""
         leads = self._election.leads(self._clocks.monotonic()) and self._holds_lease()
         held = self._election.seen if leads else None
-        # If telling fails it is announced again; an end of leadership counts at once, by the election itself.
+        # If telling fails, it is repeated; an end of leadership counts at once, by the election itself.
         if self._announced is not None and not _is_same_term(self._announced, held):
             _log.info("no longer leading", identity=self._election.identity)
             self._tell(Leading(leads=False))
@@ -239,7 +239,7 @@ class Elector:
 
 
 def _describe_other(election: Election, seen: LeaseRecord, at: float, now: datetime, problem: str) -> LeaseStatus:
-    """Say that another process leads, or, where its Lease has run out, that nobody does."""
+    """Say that another process leads, or, if its Lease has run out, that none does."""
     renewed = now - timedelta(seconds=renewed_ago(election, at, now))
     out = renewed + timedelta(seconds=patience(election))
     if now >= out:
@@ -248,7 +248,7 @@ def _describe_other(election: Election, seen: LeaseRecord, at: float, now: datet
 
 
 def _is_same_term(announced: LeaseRecord, held: LeaseRecord | None) -> bool:
-    """Return whether nobody else has had the lease since: a process that was stopped may find it free again."""
+    """Return whether no other process has held the lease since; a process that was stopped may find it free again."""
     if held is None:
         return False
     return (announced.acquired, announced.transitions) == (held.acquired, held.transitions)

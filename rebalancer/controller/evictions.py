@@ -1,10 +1,10 @@
-"""Evictions of one cycle: which may be requested next, and the effect of each answer.
+"""The eviction requests of one cycle: chooses the next, and applies each answer.
 
-All evictions of a cycle are stored at once, before the first is requested: the next leader must not repeat one.
+All evictions of a cycle are stored at once, before the first is requested, so that the next leader repeats none.
 
 Groups are independent. Up to `budgets.parallel` of their requests are under way at the same time, and a refusal for one
-group holds back no other. Within a group one request follows the other. An event in between (a pause, a lost lease, a
-new policy, the end of the process) takes effect before the next request.
+group does not hold back another. Within a group, requests follow one another. An event in between (a pause, a lost
+lease, a new policy, the end of the process) takes effect before the next request.
 """
 
 from collections import Counter
@@ -42,10 +42,10 @@ from rebalancer.tracking.own_failures import find_other_template
 from rebalancer.tracking.requests import forget_extra_eviction, forget_request, record_request
 
 MOST_SILENT_NAMESPACES = 3
-"""With unanswered requests in this many namespaces the API server has failed; in fewer, a webhook has."""
+"""If requests in this many namespaces had no answer, the API server has failed; in fewer, a webhook has."""
 
 _MOST_TARGETS = 16
-"""A move stores its targets only for keys with so few values, because the memory is bounded."""
+"""A move stores its targets only for keys with at most this many values, because the memory is bounded."""
 
 _SHORT_WAIT, _LONG_WAIT = timedelta(seconds=10), timedelta(minutes=1)
 _WAITS = {
@@ -58,7 +58,7 @@ _WAITS = {
     EvictionResult.FAILED: _LONG_WAIT,
     EvictionResult.UNKNOWN: _LONG_WAIT,
 }
-"""How long a group waits after the first answer in a row that grants nothing; each further one doubles it."""
+"""How long a group waits after an answer that grants nothing; each further such answer in a row doubles it."""
 
 _OF_BUDGETS = frozenset({EvictionResult.BUDGET, EvictionResult.STALE})
 
@@ -88,7 +88,7 @@ def queue_evictions(state: LoopState, evictions: tuple[Eviction, ...], now: date
 
 
 def _find_approval(state: LoopState, eviction: Eviction) -> str | UnsetType:
-    """Return the plan by whose approval an eviction goes, UNSET where none is needed."""
+    """Return the plan whose approval lets an eviction go, UNSET if no approval is needed."""
     approved_by = state.cycle.admission.approved_by if state.cycle is not None else {}
     return approved_by.get(eviction.pod.uid, UNSET)
 
@@ -116,7 +116,8 @@ def _make_move(eviction: Eviction, owner: Workload | None, approval: str | Unset
 def drop_queue(state: LoopState, *, finish_steps: bool = False) -> LoopState:
     """Forget the evictions that were not requested.
 
-    With `finish_steps` those remain that a step needs which has begun: half of such a step may leave a pod pending.
+    With `finish_steps`, evictions that a begun step requires remain, because half of such a step may leave a pod
+    pending.
     """
     if not finish_steps:
         return _keep(state, ())
@@ -130,7 +131,7 @@ def drop_queue(state: LoopState, *, finish_steps: bool = False) -> LoopState:
 
 
 def _keep(state: LoopState, remaining: tuple[Eviction, ...]) -> LoopState:
-    """Keep these evictions of the queue and forget the others, in the memory too."""
+    """Keep only these evictions of the queue, in the memory too."""
     uids = {eviction.pod.uid for eviction in remaining}
     following = replace(state, queue=replace(state.queue, evictions=remaining))
     for eviction in state.queue.evictions:
@@ -145,7 +146,7 @@ def _forget(state: LoopState, uid: str) -> LoopState:
 
 
 def _is_required(sent: Mapping[str, int], eviction: Eviction) -> bool:
-    """Return whether an eviction belongs to a step that has begun and is no step without it."""
+    """Return whether an eviction belongs to a begun step that requires it."""
     return 0 < sent.get(eviction.group, 0) < eviction.needed
 
 
@@ -171,19 +172,19 @@ def request_evictions(state: LoopState, now: datetime) -> tuple[LoopState, Reque
 
 
 def _drop_forbidden(state: LoopState, now: datetime) -> LoopState:
-    """Forget what may not be requested any more, by this process, its mode, or the age of the plan."""
+    """Drop evictions that may no longer be requested because of leadership, mode, or the age of the plan."""
     if not state.queue.evictions:
         return state
     if not state.leadership.leads or state.mode is Mode.OBSERVE or state.in_force.pause is not None:
         return drop_queue(state)
     state = _drop_withdrawn(state, now)
     assert state.cycle is not None
-    too_old = now > state.cycle.context.now + PLAN_VALID_FOR  # if the clock was not set: the sender knows exactly
+    too_old = now > state.cycle.context.now + PLAN_VALID_FOR  # unless the clock was set; the sender checks it exactly
     return drop_queue(state, finish_steps=True) if too_old or state.leadership.stopping else state
 
 
 def _drop_withdrawn(state: LoopState, now: datetime) -> LoopState:
-    """Forget what an approval of a whole plan has let go that is withdrawn since, or whose time is over."""
+    """Drop evictions that were admitted by the approval of a whole plan that is now withdrawn or expired."""
     standing = state.memory.standing
     if not standing or is_in_force(standing, state.in_force.written, now):
         return state
@@ -191,7 +192,7 @@ def _drop_withdrawn(state: LoopState, now: datetime) -> LoopState:
 
 
 def _next_eviction(state: LoopState) -> Eviction | None:
-    """Return the first eviction of the queue whose group has no request under way, if one more may be."""
+    """Return the first queued eviction whose group has no request under way, if one more request may be."""
     if len(state.queue.under_way) >= state.in_force.policy.budgets.parallel:
         return None
     busy = {request.group for request in state.queue.under_way}
@@ -199,7 +200,7 @@ def _next_eviction(state: LoopState) -> Eviction | None:
 
 
 def _expected(state: LoopState, eviction: Eviction) -> tuple[tuple[Reference, ReplicaCount], ...]:
-    """Return what each workload concerned wants and has if nothing but our evictions has happened.
+    """Return what each workload concerned wants and has if only Rebalancer's evictions have happened.
 
     These are the evicted pod's workload and, where the policy limits the moves of its group, all workloads of the
     group.
@@ -218,7 +219,7 @@ def _expected(state: LoopState, eviction: Eviction) -> tuple[tuple[Reference, Re
 def _without(
     snapshot: Snapshot, workload: Reference, count: ReplicaCount, taken: Mapping[str, Reference]
 ) -> ReplicaCount:
-    """Return what a workload has without the pods that we have evicted."""
+    """Return what a workload has without the pods that Rebalancer has evicted."""
     ready = 0
     for uid, owner in taken.items():
         pod = snapshot.pod.get(uid)
@@ -264,7 +265,7 @@ def handle_answer(state: LoopState, event: Answered, now: datetime) -> tuple[Loo
             memory = refund(memory, move.uid)
     following = replace(_note_right(state, requested, event.answer), memory=memory)
     if wait is not None:
-        # The cluster differs from the snapshot of this step; the steps of other groups do not depend on it.
+        # The cluster differs from this step's snapshot; steps of other groups do not depend on that.
         following = _drop_group(following, requested.group)
     following = _hold_all(following, requested, event)
     return _continue(replace(following, happened=_find_occurrence(move, answer, preempts)), now)
@@ -290,7 +291,7 @@ def _record_refusal(memory: Memory, move: Move, answer: EvictionAnswer, now: dat
 
 
 def _defer(move: Move, answer: EvictionAnswer, memory: Memory) -> Move:
-    """Record until when an eviction may still be carried out by the webhook that refused it for the moment."""
+    """Record until when the webhook that refused an eviction for the moment may still carry it out."""
     if answer.denial is None or not answer.denial.is_temporary:
         return move
     until = next(refused.next_try for refused in memory.refused if refused.group == move.group)
@@ -298,7 +299,7 @@ def _defer(move: Move, answer: EvictionAnswer, memory: Memory) -> Move:
 
 
 def _note_right(state: LoopState, move: Move, answer: EvictionAnswer) -> LoopState:
-    """Store why this account may not evict in a namespace, until another answer comes from there."""
+    """Store why this account may not evict in a namespace, until the next answer from that namespace."""
     others = {space: message for space, message in state.queue.forbidden.items() if space != move.namespace}
     if answer.result is EvictionResult.FORBIDDEN:
         return replace(state, queue=replace(state.queue, forbidden={**others, move.namespace: answer.message}))
@@ -306,7 +307,7 @@ def _note_right(state: LoopState, move: Move, answer: EvictionAnswer) -> LoopSta
 
 
 def _hold_all(state: LoopState, move: Move, event: Answered) -> LoopState:
-    """Hold back everything where the answer is about the server, not about one pod or the webhook of its namespace."""
+    """Hold back everything if the answer is about the server, not about one pod or its namespace's webhook."""
     if event.overload is not None:
         dropped = drop_queue(state, finish_steps=True)
         return replace(dropped, queue=replace(dropped.queue, overload=event.overload))
@@ -318,10 +319,10 @@ def _hold_all(state: LoopState, move: Move, event: Answered) -> LoopState:
 
 
 def handle_unsent(state: LoopState, event: NotSent, now: datetime) -> tuple[LoopState, Requests]:
-    """Forget a request that was not sent, and the evictions after it: those of its group, or of others too.
+    """Forget a request that was not sent, and the evictions that its objection holds back.
 
-    A request of an earlier term holds back nothing that was planned since. Its move is resolved like one without an
-    answer: another leader may have stored a move for the same pod.
+    A request of an earlier term does not hold back later plans. Its move is resolved like a move without an answer,
+    because another leader may have stored a move for the same pod.
     """
     if event.term != state.leadership.term:
         return _continue(_end_request(state, event.uid), now)
@@ -346,7 +347,7 @@ def _drop_group(state: LoopState, group: str) -> LoopState:
 
 
 def _continue(state: LoopState, now: datetime) -> tuple[LoopState, Requests]:
-    """Request the next evictions; when the last one is answered, save what has become of them."""
+    """Request the next evictions; when the last one is answered, save the outcomes."""
     following, requests = request_evictions(state, now)
     return following, requests if following.busy else save_if_leading(following)
 

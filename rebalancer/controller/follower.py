@@ -1,8 +1,8 @@
-"""What a process shows while another one leads: the leader's stored status, and an evaluation of its own.
+"""What a process shows while another process leads: the leader's stored status, and its own evaluation.
 
-It evaluates as `rebalancer plan` does: its own view of the cluster, with the memory that the leader has stored.
-Evictions that wait in the stored status wait here, too. Nothing is sent or written. Nothing is evaluated until somebody
-reads it: then once per stored status, or after an interval.
+Like `rebalancer plan`, it evaluates its own view of the cluster with the memory that the leader has stored. Evictions
+that wait in the stored status wait here, too. Nothing is sent or written. It evaluates only on demand, once per stored
+status or after an interval.
 """
 
 import threading
@@ -41,31 +41,31 @@ from rebalancer.ports import MEMORY_KEY, STATUS_KEY, ReadFailedError
 from rebalancer.prevention.findings import find_scale_down_findings
 
 _READ_SECONDS: Final = 1.0
-"""Between two reads of the stored status, however many look."""
+"""Seconds between two reads of the stored status, for any number of readers."""
 
 _SERVES_SECONDS: Final = 10.0
-"""For how long what was read serves while the API server does not answer."""
+"""How many seconds the last read is used while the API server does not answer."""
 
 _REASONS: Final = frozenset(Reason)
 
 
 @dataclass(frozen=True)
 class _Stored:
-    """What the leader has stored, as text and read."""
+    """What the leader has stored, as text and decoded."""
 
     texts: Mapping[str, str]
     status: StatusDocument
 
     @cached_property
     def memory(self) -> Memory | None:
-        """The memory; None where this version cannot read it."""
+        """The memory; None if this version cannot read it."""
         text = self.texts.get(MEMORY_KEY, "")
         memory = parse_memory(text)
         return None if memory is NO_MEMORY and text.strip() else memory
 
 
 class _Evaluated(NamedTuple):
-    """An evaluation for the page, and of what it was made, when by the monotonic clock."""
+    """An evaluation for the page, its inputs, and its time by the monotonic clock."""
 
     stored: _Stored
     policy: Policy
@@ -75,7 +75,7 @@ class _Evaluated(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """The leader's stored status, and what this process has evaluated, None where it has not."""
+    """The leader's stored status, and this process's own evaluation, None if there is none."""
 
     status: StatusDocument
     source: PageSource | None
@@ -109,11 +109,11 @@ class Follower:
         self._evaluated: _Evaluated | None = None
 
     def forget(self) -> None:
-        """Forget what was read and evaluated: this process leads. What it reads later is of who leads then."""
+        """Forget all reads and evaluations, because this process leads now."""
         self._evaluated = self._stored = self._tried_at = None
 
     def look(self, in_force: InForce) -> Followed | None:
-        """Return what there is to show by the policy in force, None where nobody has stored a status."""
+        """Return what to show under the policy in force, None if no status is stored."""
         with self._looking:
             self._read()
             stored = self._stored
@@ -150,11 +150,11 @@ class Follower:
             return None
         try:
             return _Stored(texts, msgspec.json.decode(text, type=StatusDocument))
-        except msgspec.DecodeError:  # of another version: what follows would not be its words
+        except msgspec.DecodeError:  # of another version: later words would not be the leader's
             return None
 
     def _find_problem(self, stored: _Stored, in_force: InForce) -> str:
-        """Say why nothing is evaluated that fits the stored status, "" where something is."""
+        """Say why no evaluation fits the stored status, "" if one does."""
         own, leaders = in_force.policy.cluster.hash, stored.status.policy.hash
         if self._unread and self._clocks.monotonic() - self._read_at > _SERVES_SECONDS:
             return f"the stored status cannot be read: {self._unread}"
@@ -196,7 +196,7 @@ class Follower:
 
 
 def _find_account(evaluation: Evaluation, status: StatusDocument, moves: Sequence[Move]) -> Account:
-    """Return the account of a plan: what the leader's admission lets go, less what waits in the stored status.
+    """Return the account of a plan: evictions that the leader's admission lets go, unless the stored status holds them.
 
     `moves` are the moves of the status.
     """
@@ -217,8 +217,8 @@ def _find_account(evaluation: Evaluation, status: StatusDocument, moves: Sequenc
 
 
 def _find_waits(plan: Plan, status: StatusDocument) -> Mapping[str, Refusal]:
-    """Return why repairs wait as the leader has stored it, by the names of their components."""
-    # A newer leader may have other reasons; of what is stuck no eviction waits.
+    """Return why repairs wait, as the leader has stored it, by the names of their components."""
+    # A newer leader may have unknown reasons; stuck repairs have no waiting eviction.
     known = (wait for wait in status.waits if wait.reason in _REASONS and not wait.stuck)
     waits = {(wait.namespace, wait.workloads): wait.refusal for wait in known}
     keys = {one.name: (one.component.namespace, tuple(map(workload_name, one.workloads))) for one in plan.components}

@@ -23,7 +23,7 @@ from rebalancer.controller.state import LoopState, find_windows
 from rebalancer.documents.state_reasons import StateReasons
 
 NEVER: Final = datetime.min.replace(tzinfo=UTC)
-"""When the policy was read, as long as no state of the loop is known."""
+"""The time at which the policy was read, before any state of the loop is known."""
 
 
 class WatchReading(NamedTuple):
@@ -52,7 +52,7 @@ class GaugeView:
 
     @cached_property
     def account(self) -> Account | None:
-        """What becomes of the plan of the last cycle, None before the first."""
+        """The fates of the plan of the last cycle, None before the first."""
         return find_account(self.state, self.cycle) if self.cycle is not None else None
 
     @cached_property
@@ -71,7 +71,7 @@ class GaugeView:
 
 
 def cycle_of(view: GaugeView) -> Cycle | None:
-    """Return the cycle: what is made from it is made once for it."""
+    """Return the cycle, for rows that are made once per cycle."""
     return view.cycle
 
 
@@ -82,7 +82,7 @@ def _list_constraints(cycle: Cycle) -> Iterable[Series[EvaluatedConstraint]]:
             constraint, state = evaluated.constraint, states.for_constraint(group, evaluated).state
             for workload in group.workloads:
                 if workload.kind == "Pod":
-                    continue  # a bare pod is in the report; names of pods are no labels
+                    continue  # bare pods are only in the report, because names of pods are no labels
                 yield Series(
                     namespace=workload.namespace,
                     labels=(*astuple(workload), constraint.key, constraint.when_unsatisfiable),

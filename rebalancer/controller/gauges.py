@@ -71,7 +71,7 @@ def _count_parts(view: GaugeView) -> Iterable[Row]:
 
 
 def _list_teams(view: GaugeView) -> Iterable[Row]:
-    """Return the namespaces with a team policy, or with a problem of one: not all that may have one."""
+    """Return the namespaces that have a team policy or a problem with one, not all that may have one."""
     in_force = view.state.in_force
     written = {name for name, reading in in_force.teams.items() if reading.policy != NO_TEAM_POLICY}
     allowed = {name for name in written if in_force.policy.cluster.team_policies.allows(name)}

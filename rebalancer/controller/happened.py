@@ -72,7 +72,7 @@ from rebalancer.tracking.zones import find_zone_keys
 def note_happened(before: LoopState, event: LoopEvent, after: LoopState, now: datetime) -> LoopState:
     """Return the state after a step with what has happened in it, and with what is reported then.
 
-    What only an answer says, the step has put there already.
+    Occurrences that only an answer shows are already in the state.
     """
     after, declared = _find_declared(after, event, now)
     cycle = after.cycle if after.cycle is not before.cycle else None
@@ -96,7 +96,7 @@ def note_happened(before: LoopState, event: LoopEvent, after: LoopState, now: da
 
 
 def _find_seen(before: Reported, cycle: Cycle) -> tuple[Iterator[Occurrence], Reported]:
-    """Find what has changed in the placement, and return what is reported of it after that."""
+    """Find changes in the placement, and return the updated record of what has been reported."""
     assessment = cycle.assessment
     limits, limits_reported = find_limit_changes(before.limits, assessment.limits, cycle.causes)
     terms, terms_reported = find_anti_affinity_changes(before.anti_affinity, assessment.anti_affinity, cycle.causes)
@@ -115,7 +115,7 @@ def _find_seen(before: Reported, cycle: Cycle) -> tuple[Iterator[Occurrence], Re
 def _find_moves(before: LoopState, event: LoopEvent, after: LoopState) -> Iterator[Occurrence]:
     """Find which requests were granted or have ended.
 
-    A new leader compares with what the last one has stored: what this process has done before, it has said then.
+    A new leader compares with the memory of the last leader, because its own earlier actions were reported then.
     """
     if isinstance(event, Leading):
         if event.leads:
@@ -126,7 +126,7 @@ def _find_moves(before: LoopState, event: LoopEvent, after: LoopState) -> Iterat
 
 
 def _find_of_cycle(before: LoopState, cycle: Cycle, after: LoopState) -> Iterator[Occurrence]:
-    """Find what a cycle has brought besides."""
+    """Find the other occurrences of a cycle."""
     yield from find_overdue(before.memory.moves, cycle.memory.moves)
     yield from _find_zones(before.memory, cycle, after.memory)
     yield from find_violations(before.memory, after.memory, _subjects(before.cycle, cycle, after.in_force.policy_since))
@@ -149,7 +149,7 @@ def _find_zones(before: Memory, cycle: Cycle, after: Memory) -> Iterator[Occurre
 
 
 def _subjects(before: Cycle | None, cycle: Cycle, policy_since: datetime) -> FindSubjects:
-    """Return what finds the violated as the new cycle has them, or the last one, and why it was the last."""
+    """Return a function that finds a violated subject in the new or else the last cycle, and why it was dropped."""
 
     def find(tokens: frozenset[str]) -> Mapping[str, Subject]:
         found = dict(find_subjects(cycle.assessment, cycle.causes, tokens))
@@ -174,7 +174,7 @@ def _subjects(before: Cycle | None, cycle: Cycle, policy_since: datetime) -> Fin
 
 
 def _find_said(before: LoopState, event: LoopEvent, after: LoopState) -> Iterator[Occurrence]:
-    """Find what people have said: a policy, a team policy, a pause. Only a leader tells."""
+    """Find declarations by people: a policy, a team policy, a pause. Only a leader reports them."""
     if not after.leadership.leads:
         return
     old, new = before.in_force, after.in_force
@@ -197,7 +197,7 @@ def _find_said(before: LoopState, event: LoopEvent, after: LoopState) -> Iterato
 
 
 def _find_reported(before: LoopState, event: LoopEvent, after: LoopState) -> Iterator[Occurrence]:
-    """Find what the parts that work beside the loop report. Only a leader tells."""
+    """Find reports of the workers beside the loop. Only a leader passes them on."""
     if not after.leadership.leads:
         return
     match event:
@@ -220,9 +220,9 @@ def _find_of_process(before: LoopState, event: LoopEvent, after: LoopState) -> I
 
 
 def _find_declared(state: LoopState, event: LoopEvent, now: datetime) -> tuple[LoopState, Sequence[Occurrence]]:
-    """Find what people have said that the history does not have, and note that it has it then.
+    """Find declarations by people that the history lacks, and note that it has them now.
 
-    A new leader compares with what the last one has stored.
+    A new leader compares with the memory of the last leader.
     """
     if not state.process.history_name:
         return state, ()
@@ -248,7 +248,7 @@ def _find_declared(state: LoopState, event: LoopEvent, now: datetime) -> tuple[L
 
 
 def _take_act(acts: Acts, event: LoopEvent) -> Acts:
-    """Take what an event says of people; a pause counts as the watch has it, which also knows who has ended it."""
+    """Take a declaration by people from an event; a pause counts as the watch shows it, with who ended it."""
     match event:
         case PauseRead(author=Author()):
             return replace(acts, pause=event.pause, pause_author=event.author)

@@ -35,7 +35,7 @@ _ENDS: Final = frozenset(
 
 
 def note_step(before: LoopState, event: LoopEvent, after: LoopState, now: datetime) -> LoopState:
-    """Return the state after a step with entries for what it has observed."""
+    """Return the state after a step with entries for the step's observations."""
     if not after.process.history_name:
         return after
     if not after.leadership.leads:  # only a leader's memory is stored, so no other process makes entries
@@ -45,7 +45,7 @@ def note_step(before: LoopState, event: LoopEvent, after: LoopState, now: dateti
     if isinstance(event, Leading):
         # Compare with the last leader's memory: earlier observations of this process may never have been reported.
         known, memory = event.memory, begin_term(memory, now)
-        # The first cycle takes a sample, whatever it counts: nobody has looked since the last one.
+        # The first cycle always takes a sample, because no process has counted since the last one.
         memory = structs.replace(memory, noted=structs.replace(memory.noted, violated=-1))
         who = cut(after.process.history_name, NAME_LIMIT)
         entries.append(Entry(seq=0, at=seconds_of(now), kind=EntryKind.LEADS, who=who))
@@ -69,9 +69,9 @@ def note_step(before: LoopState, event: LoopEvent, after: LoopState, now: dateti
 
 
 def _note_late(entry: Entry, now: datetime) -> Entry:
-    """Return an entry of what a new leader finds: what has ended may have done so while nobody led.
+    """Mark a new leader's entry about an end, because it may have come while no process led.
 
-    Of an end with a time of its own it is known when.
+    An end with its own time is not marked.
     """
     is_found_now = entry.kind in _ENDS and not entry.until and entry.at == seconds_of(now)
     return structs.replace(entry, late=True) if is_found_now else entry

@@ -1,4 +1,4 @@
-"""Writes the outbox into the ConfigMaps of the history, in a thread of its own: no decision waits for it.
+"""Writes the outbox into the ConfigMaps of the history, in its own thread, so that no decision waits for it.
 
 An entry is written once the memory that holds it is saved, so that a new leader knows it, too. The leader first reads
 what is stored, and writes what is missing. Each write carries the version that was read, so that a leader deposed
@@ -29,19 +29,19 @@ from rebalancer.model.history import Entry, EntryKind
 from rebalancer.ports import HistoryError, HistoryStore
 
 WRITE_SECONDS: Final = 10.0
-"""Between two writes: the history may be as old as that, and older while the API server does not answer."""
+"""Seconds between two writes, so the history may be this old, and older while the API server does not answer."""
 
 _SKIPPED: Final = 5
 """Polls to skip after a failed poll."""
 
 MOST_SHOWN: Final = 200
-"""Entries that the process keeps at hand for the status page, the newest."""
+"""The process keeps this many of the newest entries for the status page."""
 
 _log = structlog.get_logger("rebalancer.history")
 
 
 class HistoryWriter(PollingThread):
-    """Writes what was saved, while this process `leads`; tells the loop what the ConfigMaps have."""
+    """Writes saved entries while this process `leads`; tells the loop what the ConfigMaps have."""
 
     def __init__(self, store: HistoryStore, *, leads: Callable[[], bool], tell: Callable[[LoopEvent], None]) -> None:
         self._store = store
@@ -50,27 +50,27 @@ class HistoryWriter(PollingThread):
         self._outbox: tuple[Entry, ...] = ()
         self._as_of = UNKNOWN_TIME
         self._contents: Contents | None = None
-        """As read and written since, None while that is not known."""
+        """The contents as read and written since, None while unknown."""
 
         self._shown: tuple[Contents, tuple[Entry, ...]] = NO_CONTENTS, ()
-        """The last contents that were known, and their entries."""
+        """The last known contents, and their entries."""
 
         self._problem = ""
         self._skipped = 0
-        """How many polls are to pass before the next try."""
+        """How many polls to skip before the next try."""
 
         self._dropped = 0
         self._writing = threading.Lock()
-        """The end of the process writes beside this thread."""
+        """Held for a write, because the end of the process writes from another thread."""
 
         super().__init__("history", WRITE_SECONDS, self.poll)
 
     def take(self, outbox: tuple[Entry, ...], as_of: AsOf = UNKNOWN_TIME) -> None:
-        """Take the outbox of a memory that was saved, and as of when; from the loop's thread, never blocks."""
+        """Take the outbox of a saved memory, and its time; from the loop's thread, never blocks."""
         self._outbox, self._as_of = outbox, as_of
 
     def poll(self) -> None:
-        """Write what is missing, if this process leads; what goes wrong is logged once, and tried again in a minute."""
+        """Write missing entries if this process leads; a failure is logged once, and retried in a minute."""
         with self._writing:
             self._skipped -= 1
             if self._skipped >= 0 and not self.stopping.is_set():
@@ -85,7 +85,7 @@ class HistoryWriter(PollingThread):
                 self._problem = str(error)
 
     def finish(self, seconds: float) -> None:
-        """Write once more what the last saved memory has, and end; wait for that at most so long."""
+        """Write the entries of the last saved memory, and end; wait at most `seconds` for that."""
         self.stop()
         last = threading.Thread(target=self.poll, name="history-end", daemon=True)
         last.start()
@@ -122,7 +122,7 @@ class HistoryWriter(PollingThread):
         self._dropped = dropped
 
     def read_past(self) -> tuple[HistoryDocument, TrendDocument]:
-        """Return history and trend for the page; asks nobody."""
+        """Return history and trend for the page, without a request."""
         return self.read_history(), self.read_trend()
 
     def read_history(self) -> HistoryDocument:
@@ -133,6 +133,6 @@ class HistoryWriter(PollingThread):
         return history_document(every[-MOST_SHOWN:], total=len(every), as_of=self._as_of)
 
     def read_trend(self) -> TrendDocument:
-        """Return the trend, with the samples that are saved and not written yet; asks nobody."""
+        """Return the trend, including samples that are saved but not yet written. Sends no request."""
         contents, _ = self._shown
         return trend_document(extend_trend(parse_trend(contents.trend), self._outbox), self._as_of)

@@ -1,7 +1,7 @@
-"""The kill switch, read afresh right before each request that changes something, beside the watch of it (`switches`).
+"""Reads the kill switch afresh right before each request that changes something, in addition to its watch (`switches`).
 
-An answer is valid for half a second. So no request begins later than a second after a pause was stored, whatever the
-watches do.
+An answer is valid for half a second. So even with a dead watch, no request begins later than a second after a pause was
+stored.
 """
 
 import threading
@@ -29,9 +29,9 @@ class KillSwitch:
         self._read_at: float | None = None
 
     def read(self) -> Pause | None:
-        """Return the pause in force, None where there is none: from the last answer if it is recent, else a new one.
+        """Return the pause in force, None if there is none: from the last answer if it is recent, else from a new one.
 
-        Raise ReadFailedError where it cannot be read, or not in time.
+        Raise ReadFailedError if it cannot be read in time.
         """
         with self._reading:
             began = self._clocks.monotonic()

@@ -142,7 +142,7 @@ def _handle(  # noqa: C901, PLR0912  # one case for each event
             memory = count_surges(state.memory, event.report, now)
             return replace(following, memory=memory), save_if_leading(state) if memory != state.memory else ()
         case ResilienceReported():
-            if not state.leadership.leads or event.term != state.leadership.term:  # of a term that is over
+            if not state.leadership.leads or event.term != state.leadership.term:  # from a term that is over
                 return state, ()
             return replace(state, reported=replace(state.reported, resilience=event.report)), ()
         case Stopping():
@@ -154,7 +154,7 @@ def _handle(  # noqa: C901, PLR0912  # one case for each event
 
 
 def _handle_leading(state: LoopState, event: Leading, now: datetime) -> LoopState:
-    """Begin with what the last leader saved, and without a snapshot from before; or end."""
+    """Begin with the memory that the last leader saved and without an earlier snapshot; or end."""
     state = drop_queue(state)
     if not event.leads:
         return replace(
@@ -162,11 +162,11 @@ def _handle_leading(state: LoopState, event: Leading, now: datetime) -> LoopStat
             leadership=replace(state.leadership, leads=False),
             reported=replace(state.reported, prevention=NO_REPORT, resilience=NOTHING_COMPUTED, surges=NO_SURGES),
         )
-    # The answer to a request of this process itself is still to come, and says more than the pod did a moment ago.
+    # This process's own request is still unanswered, and the answer says more than the read of the pod.
     under_way = {request.uid for request in state.queue.under_way}
     memory = note_remaining(merge_memory(state.memory, event.memory), event.remaining - under_way)
     violated = frozenset(token for token, _ in memory.seen)
-    # Only what the last leader has saved was reported, not what this process has seen since.
+    # Only the last leader's saved observations were reported, not those of this process since then.
     unsettled = find_unreported_ends(event.memory, state.in_force.policy, now)
     limits = dict.fromkeys(violated, State.VIOLATED)
     return replace(
@@ -230,22 +230,22 @@ def _handle_cycle(state: LoopState, event: CycleDue, now: datetime, stopwatch: S
     following = replace(
         state,
         cycle=cycle,
-        # Nothing is followed on a stale view: what changes meanwhile shows when the next one is compared.
+        # Nothing is followed on a stale view: changes show when the next fresh view is compared.
         before=state.before if event.stale else cycle.snapshot,
         read_at=event.read_at,
         turn=state.turn + 1,
         look=state.look if event.stale else Look(event.snapshot.node, now),
         memory=cycle.memory,
-        # What has not been requested yet is under way, too: the effect of a step shows after its end.
+        # Evictions not requested yet are under way, too, because a step's effect shows after its end.
         guards=replace(cycle.admission.guards, quiet_since=None) if cycle.fates.going else cycle.admission.guards,
     )
     following = queue_placeholders(following, cycle)
-    # Nothing is requested yet: the memory has to be saved first, and the time has to be read again after planning.
+    # Nothing is requested yet, because the memory must be saved first, and the time read again after planning.
     return queue_evictions(following, () if state.leadership.stopping else cycle.fates.going, now)
 
 
 def _handle_watched(state: LoopState, event: Watched, now: datetime) -> LoopState:
-    """Follow nodes while another process leads: if this process leads next, it has no other source for this."""
+    """Follow nodes while another process leads, because a new leader has no other source for their changes."""
     if state.leadership.leads:
         return state
     in_force = state.in_force
@@ -254,7 +254,7 @@ def _handle_watched(state: LoopState, event: Watched, now: datetime) -> LoopStat
 
 
 def _find_capacity(state: LoopState, event: CycleDue) -> CapacityStage | None:
-    """Return the part of the cycle that requests capacity; None where it is off and nothing of it is left."""
+    """Return the part of the cycle that requests capacity; None if it is off and no request or placeholder is left."""
     if not uses_capacity(state.in_force.policy, state.memory, event.snapshot):
         return None
     return CapacityStage(
@@ -277,7 +277,7 @@ def _handle_policy(state: LoopState, event: PolicyLoaded, now: datetime) -> Loop
 
 
 def _put_in_force(state: LoopState, cluster: Policy, teams: Mapping[str, TeamReading], now: datetime) -> LoopState:
-    """Merge a cluster policy with team policies; evictions that were admitted under others wait for a new plan."""
+    """Merge a cluster policy with team policies; evictions admitted under earlier policies wait for a new plan."""
     merged = merge(cluster, teams)
     following = replace(state, in_force=replace(state.in_force, teams=teams, team_problems=merged.problems))
     if merged.policy.hash == state.in_force.policy.hash:
@@ -287,9 +287,9 @@ def _put_in_force(state: LoopState, cluster: Policy, teams: Mapping[str, TeamRea
 
 
 def _suspend_unread(state: LoopState, snapshot: Snapshot, now: datetime) -> LoopState:
-    """Evict nothing where a team policy may be and has not been read yet: whatever its team forbids may be in there.
+    """Evict nothing in a namespace whose team policy has not been read yet, because it may forbid evictions.
 
-    So it is after the cluster policy has listed a namespace, and in a new namespace.
+    This is so after the cluster policy has listed a namespace, and in a new namespace.
     """
     home = state.process.pause_object.namespace if state.process.pause_object is not None else ""
     cluster = state.in_force.policy.cluster
@@ -301,10 +301,10 @@ def _suspend_unread(state: LoopState, snapshot: Snapshot, now: datetime) -> Loop
 
 
 def _handle_pause(state: LoopState, event: PauseRead, now: datetime) -> tuple[LoopState, Requests]:
-    """Apply a pause, its change or its end; evictions that were admitted before wait for a new plan.
+    """Apply a pause, its change or its end; evictions admitted before wait for a new plan.
 
-    Where it was read before a request, the watch brings who it was: the history has it with the memory. Evictions that
-    wait for that are saved with it in any case.
+    If the pause was read right before a request, the watch brings its author later. The history stores it with the
+    memory, which is saved with the waiting evictions in any case.
     """
     pause = event.pause if event.pause is not None and event.pause.holds(now) else None
     if pause == state.in_force.pause:
@@ -315,7 +315,7 @@ def _handle_pause(state: LoopState, event: PauseRead, now: datetime) -> tuple[Lo
 
 
 def _handle_rights(state: LoopState, event: RightsRead) -> LoopState:
-    """Take where this account may evict; what was refused in a namespace where it may again is over."""
+    """Take the namespaces where this account may evict; a refusal is over once the right is back."""
     over = {space for space in state.queue.rights.missing if event.rights.allows(space)}
     forbidden = {space: message for space, message in state.queue.forbidden.items() if space not in over}
     state = replace(state, queue=replace(state.queue, rights=event.rights, forbidden=forbidden))
@@ -328,8 +328,8 @@ def _handle_rights(state: LoopState, event: RightsRead) -> LoopState:
 def _handle_guards(state: LoopState, event: GuardsRead) -> LoopState:
     """Take answers about the guards in force.
 
-    There is nothing to drop after a bad one: a step that is admitted by good answers is requested at once, and while it
-    is under way nothing is asked.
+    A bad answer has nothing to drop: a step that good answers admit is requested at once, and while it is under way no
+    guard is asked.
     """
     if not state.leadership.leads or event.guards != state.in_force.policy.guards:
         return state

@@ -1,4 +1,4 @@
-"""The status page of a process: its server, and what it shows of the loop's state."""
+"""The status page of a process: its server, and its content from the loop's state."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -36,7 +36,7 @@ _log = structlog.get_logger("rebalancer")
 
 
 class _Known(NamedTuple):
-    """What the page shows, and of what it was made."""
+    """The content of the page, and its inputs."""
 
     made_of: Sequence[object]
     findings: Sequence[Finding]
@@ -44,15 +44,15 @@ class _Known(NamedTuple):
 
 
 class StatusPage:
-    """Serves the newest state of the loop on an address; CannotListen where that is not possible.
+    """Serves the newest state of the loop on an address; CannotListen if that is not possible.
 
     `now` is the clock of the state. `refresh` is the number of seconds after which a browser renews the page.
 
-    `read_lease` says who leads, None where no Lease decides that. `read_past` returns history and trend, None where
-    there is none. `follower` says what to show while another process leads, None where none can. `namespace` is the
-    controller's own.
+    `read_lease` says who leads, None if no Lease decides that. `read_past` returns history and trend, None if there are
+    none. `follower` says what to show while another process leads, None if none can. `namespace` is the controller's
+    own.
 
-    The content of a cycle is made for its first reader: the loop spends no time on a page that nobody reads.
+    The content of a cycle is made for its first reader, so the loop spends no time on it.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class StatusPage:
             self._follower.forget()
 
     def read(self, selection: Selection = EVERYTHING, *, with_report: bool = False) -> PageDocument | None:
-        """Return what there is to show of what is selected, None before the first state."""
+        """Return the content for a selection, None before the first state."""
         if self._newest is None:
             return None
         state, findings = self._newest
@@ -112,14 +112,14 @@ class StatusPage:
             status, source = followed.status, followed.source
         else:
             leader = name if leads or lease is None else lease.holder
-            # What this process has seen while it led is another's to tell now.
+            # Now the new leader reports what this process saw while it led.
             known = (
                 state if leads or lease is None or not lease.holder else replace(state, cycle=None, memory=NO_MEMORY)
             )
             status = status_document(known, leader, self._identity.policy_source, self._now() if leads else None)
             source = self._find_source(state, findings) if leads else None
         status = structs.replace(status, lease=lease)
-        if lease is not None and not lease.holder:  # the stored one is of the last cycle
+        if lease is not None and not lease.holder:  # the stored pause is that of the last cycle
             pause = state.in_force.pause
             stands = pause is not None and pause.holds(self._now())
             status = structs.replace(status, paused=pause_status(pause if stands else None))
@@ -152,7 +152,7 @@ class StatusPage:
         return f"this process does not lead: {led} is ready to take over"
 
     def _find_source(self, state: LoopState, findings: Sequence[Finding]) -> PageSource | None:
-        """Return what the last cycle has for the page; made for the first who asks after it, or after a move."""
+        """Return the last cycle's content for the page, made at the first request after the cycle or after a move."""
         cycle = state.cycle
         if cycle is None:
             return None
@@ -173,7 +173,7 @@ class StatusPage:
 
 
 def _mark(document: PageDocument, follows: FollowedStatus) -> PageDocument:
-    """Return the page of a process that follows: the time of the next eviction is what the leader has stored of it."""
+    """Return the page of a process that follows, with the leader's stored time of the next eviction."""
     document = structs.replace(document, follows=follows)
     overview, stored = document.overview, document.status.figures
     if overview is None:

@@ -60,12 +60,12 @@ def request_placeholders(state: LoopState) -> tuple[LoopState, Requests]:
 
 
 def handle_created(state: LoopState, event: PlaceholdersCreated) -> LoopState:
-    """Note which placeholders were refused, for the next cycle."""
+    """Record the refused placeholders, for the next cycle."""
     return replace(state, capacity=replace(state.capacity, creating=frozenset(), refused=event.refused))
 
 
 def release_placeholders(state: LoopState) -> tuple[LoopState, Requests]:
-    """End all requests because the process ends; the next leader begins anew."""
+    """End all requests for capacity because the process ends; the next leader begins anew."""
     names = tuple(sorted({name for request in state.memory.capacity for name in request.placeholders}))
     if not state.leadership.leads or not names:
         return state, ()
@@ -82,7 +82,7 @@ class PlaceholderJobs:
         self._find_objection = find_objection
 
     def create(self, request: CreatePlaceholders, rules: Capacity) -> PlaceholdersCreated:
-        """Create placeholders one after the other until one is refused; the cycle that follows releases the others."""
+        """Create placeholders one by one until one is refused; the next cycle then releases the created ones."""
         refused: dict[str, str] = {}
         for placeholder in request.placeholders:
             if placeholder.token in refused or self._jobs is None or self._find_objection(request.term):

@@ -1,7 +1,7 @@
 """Where the policy comes from: a file, read again whenever its bytes change, or a watched key of a ConfigMap.
 
-A mounted ConfigMap is a file that the kubelet replaces as a whole. Its bytes are compared every second: that costs
-nothing, and does not depend on how the file is replaced. The scheduler's configuration file is read with the policy.
+A mounted ConfigMap is a file that the kubelet replaces as a whole. Its bytes are compared every second, because that is
+cheap and does not depend on how the file is replaced. The scheduler's configuration file is read with the policy.
 """
 
 from collections.abc import Callable, Sequence
@@ -58,13 +58,13 @@ class OpenedPolicy:
     folders: tuple[Path, ...] = ()
     """The folders for `read_profile`."""
     read_author: Callable[[bytes], Author] = lambda _: NOBODY
-    """Returns who has written such a policy, as far as its ConfigMap says so."""
+    """Returns the author of these bytes, as far as the ConfigMap shows it."""
 
 
 def open_policy(settings: "Settings", transport: Transport) -> OpenedPolicy:
     """Read the policy that the settings name, and the scheduler's profile.
 
-    Raises PolicyError, UnreadablePolicy or UnreadableProfile where there is no valid one.
+    Raises PolicyError, UnreadablePolicy or UnreadableProfile if there is no valid policy or profile.
     """
     default_object = Regarding(kind="ConfigMap", namespace=settings.namespace, name=POLICY_MAP)
     match settings.policy:
@@ -81,7 +81,7 @@ def open_policy(settings: "Settings", transport: Transport) -> OpenedPolicy:
             )
         case FilePolicy(path=path):
             opened = _open(str(path), path.read_bytes, None, default_object, path)
-            # A mounted ConfigMap: the kubelet's file does not say who has written it.
+            # A mounted ConfigMap: the kubelet's file does not show the author.
             return replace(opened, read_author=partial(read_policy_author, transport, settings.namespace, POLICY_MAP))
         case ConfigMapPolicy(namespace=namespace, name=name):
             reflector = Reflector(transport, CONFIG_MAPS, namespace=namespace, name=name)
@@ -135,7 +135,7 @@ def _make_key_reader(reflector: Reflector) -> Callable[[], bytes]:
 
 
 def read_policy_author(transport: Transport, namespace: str, name: str, data: bytes) -> Author:
-    """Return who has written a policy into a ConfigMap; NOBODY where that has another one, or cannot be read."""
+    """Return the author of a policy in a ConfigMap; NOBODY if it has another policy, or cannot be read."""
     try:
         config_map = find_config_map(transport, namespace, name)
     except (ClusterError, msgspec.DecodeError):
@@ -208,7 +208,7 @@ class PolicyWatcher(PollingThread):
         self._last = data
 
     def _tell_policy(self, data: bytes) -> None:
-        """Tell the loop at once, and who has written it when that is known: it may take seconds."""
+        """Tell the loop about a policy at once, and about its author later, because reading that may take seconds."""
         known = NOBODY if self._read_author is None else None
         event = policy_event(data, self._source, self._folders, author=known)
         self._tell(event)

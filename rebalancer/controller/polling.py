@@ -1,6 +1,6 @@
 """A thread that repeats one action whenever it is due, and survives every error in it.
 
-A job of APScheduler only signals that the action is due, so that a read that hangs holds up no other job. The scheduler
+A job of APScheduler only signals that the action is due, so a hanging read does not delay other jobs. The scheduler
 follows the time of day. If that is set back by an hour, the thread continues by the monotonic clock.
 """
 
@@ -14,7 +14,7 @@ _log = structlog.get_logger("rebalancer.policy")
 
 
 LATEST: Final = 1.5
-"""Intervals after which what a job signals is done without a signal."""
+"""After this many intervals, the action runs without a signal."""
 
 
 class PollingThread:
@@ -25,7 +25,7 @@ class PollingThread:
         self._poll = poll
         self._due = threading.Event()
         self.stopping = threading.Event()
-        """Set when the thread is to end: a long `poll` looks at it in between."""
+        """Set when the thread must end; a long `poll` checks it in between."""
         self.thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:

@@ -1,4 +1,4 @@
-"""The assumptions of a plan whose eviction the API server refuses for a budget: budgets change between the two."""
+"""Explains why the API server refuses a planned eviction for a budget: the budget has changed since the plan."""
 
 from typing import Final
 
@@ -11,7 +11,7 @@ _MOST_WORDS: Final = 480
 
 
 def describe_broken_premise(move: Move, snapshot: Snapshot, answer: str) -> str:
-    """Say which budget the plan counted on, by its status then, and what the API server says of it now."""
+    """Say which budget the plan relied on, with its status then, and what the API server says now."""
     pod = snapshot.pod.get(move.uid)
     budgets = snapshot.budget_selection.budgets_of(pod) if pod is not None else ()
     counted = [

@@ -1,4 +1,4 @@
-"""Keeps the deletion costs in order: evaluates the last cycle's cluster, then sends patches one by one.
+"""Maintains the deletion costs: evaluates the last cycle's cluster, then sends patches one by one.
 
 It has a thread of its own because the loop must not wait for it: a first pass over a large cluster takes minutes, and
 patches are sent at a limited rate. Its actions follow from the last cycle; it has no memory that must survive.
@@ -46,7 +46,7 @@ _BACK_OFF: Final = 30.0
 _LONGEST_BACK_OFF: Final = 1800.0
 
 _LATE: Final = 300.0
-"""Seconds after which a watch has delivered every patch."""
+"""Seconds after which the watch must have delivered a patch."""
 
 _log = structlog.get_logger("rebalancer")
 
@@ -56,7 +56,7 @@ class PatchedCluster(Cluster, PodAnnotator, Protocol):
 
 
 class PreventionWorker:
-    """The order of deletion of every workload, kept by one process.
+    """Maintains the order of deletion of every workload, in one process.
 
     `get_state` returns the loop's state. `may_act` says whether this process still leads in a term. `tell` passes an
     event to the loop, and `count` a result to the metrics. `burst` is how many seconds' worth of patches may be sent at
@@ -121,11 +121,11 @@ class PreventionWorker:
                 _log.exception("prevention failed")
 
     def _wait(self, seconds: float) -> bool:
-        """Wait for the next patch; return whether it may be sent, which it may not if there is something newer."""
+        """Wait for the next patch; return whether it may be sent, False if there is a newer cycle."""
         return not self._wake.wait(seconds)
 
     def work(self, wait: Callable[[float], bool] = lambda _: False) -> None:
-        """Evaluate the last cycle and send what follows from it, as far as `wait` lets it."""
+        """Evaluate the last cycle and send its patches, as far as `wait` allows."""
         cycle = self._latest
         if cycle is None or self._ending.is_set():
             return
@@ -141,7 +141,7 @@ class PreventionWorker:
             self._send_all(cycle, (*removals, *groups), wait)
 
     def _evaluate(self, cycle: Cycle, policy: Policy) -> Iterator[GroupResult]:
-        """Yield the results, and carry them to the next cycle."""
+        """Yield the results, and store them for the next cycle."""
         carried = self._carried = Carried(
             unsettled=self._carried.unsettled,
             known=self._carried.known,
@@ -158,7 +158,7 @@ class PreventionWorker:
         self._carried = Carried(unsettled=unsettled, known=known, written=carried.written)
 
     def _forget_delivered(self, cycle: Cycle) -> None:
-        """Forget what was written to pods that the snapshot shows as they are since then, or not any more."""
+        """Forget patches that the snapshot already shows, and patches of pods that no longer exist."""
         pods, now = cycle.snapshot.pod, self._clocks.monotonic()
         for uid, (written, at) in list(self._written.items()):
             pod = pods.get(uid)
@@ -224,10 +224,10 @@ class PreventionWorker:
             self._publish(replace(self._report, stopped=stopped))
 
     def _wait_for_turn(self, cycle: Cycle, wait: Callable[[float], bool]) -> bool:
-        """Wait until the rate allows one more patch; return whether it is still this cycle's to send."""
+        """Wait until the rate allows one more patch; return whether this cycle may still send it."""
         delay = self._take_allowance(cycle.context.policy)
         if delay and not wait(delay):
-            self._allowance += 1  # it is not sent; the next pass begins with what is due then
+            self._allowance += 1  # not sent; the next pass begins with the patches that are due then
             return False
         return not self._is_outdated(cycle)
 
@@ -260,7 +260,7 @@ class PreventionWorker:
         return max(0.0, -self._allowance / rate)
 
     def _is_outdated(self, cycle: Cycle) -> bool:
-        """Return whether the patches of a cycle are no longer this process's to send, or to be planned anew."""
+        """Return whether this process may no longer send a cycle's patches, or must plan them anew."""
         state = self._get_state()
         if (
             not state.leadership.leads
@@ -269,7 +269,7 @@ class PreventionWorker:
             or not self._may_act(state.leadership.term)
         ):
             return True
-        # Another cycle may be one of another term of its leadership, too.
+        # Another cycle may also belong to another term of leadership.
         if state.cycle is not cycle or self._clocks.monotonic() - state.read_at > VALID_FOR.total_seconds():
             return True
         return self._clocks.now() - cycle.context.now > VALID_FOR
@@ -295,7 +295,7 @@ class PreventionWorker:
         unrestricted = self._restriction.check(patch)
         if unrestricted:
             return unrestricted
-        try:  # last: no other request makes its answer old
+        try:  # last, so that no other request makes its answer old
             pause = self._kill_switch.read()
         except ReadFailedError as error:
             return f"the kill switch cannot be read: {error}"
@@ -312,7 +312,7 @@ class PreventionWorker:
         return until is not None and self._clocks.monotonic() < until[0]
 
     def _back_off(self, uid: str, answer: PatchAnswer) -> None:
-        """Leave a workload alone for a while; a pod that has merely changed is read again by the next cycle."""
+        """Skip a workload for a while, unless its pod has merely changed, which the next cycle reads again."""
         now = self._clocks.monotonic()
         if len(self._backing_off) > 1_000:
             self._backing_off = {one: entry for one, entry in self._backing_off.items() if now < entry[0] + _LATE}

@@ -63,7 +63,7 @@ SYNC_SECONDS = 120.0
 """How long the version and the first lists may take before the process exits and Kubernetes starts it again."""
 
 ONCE_SECONDS = 10.0
-"""How long the version may take with `once`: somebody waits for the end."""
+"""How long the version may take with `once`, when somebody waits for the end."""
 
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 10.0
 """Seconds between two requests for the version, at first and at most."""
@@ -75,16 +75,16 @@ LOOP_STOP_SECONDS = 4.0
 """The part of `STOP_SECONDS` for which the loop may finish a request or its planning."""
 
 _LEASE_RELEASE_SECONDS = 2.0
-"""The part of it that is left for the release of the Lease when the history is written."""
+"""The part of `STOP_SECONDS` that writing the history leaves for the release of the Lease."""
 
 _SHORTEST_STOP = 1.0
-"""Seconds; for less than that a busy machine may not run a thread."""
+"""Least seconds to wait for a thread, because a busy machine may not run it sooner."""
 
 _TEAM_POLICY_SECONDS = 5.0
 """How long reading one team policy may take."""
 
 _STATUS_SECONDS = 2.0
-"""How long reading the status may take for somebody who looks at the page."""
+"""How long reading the status may take for a reader of the page."""
 
 _CYCLE = "cycle"
 
@@ -133,7 +133,7 @@ def run(
 
 
 class _Interrupted(BaseException):
-    """A signal came while the process was still starting; whatever it waits for is abandoned."""
+    """A signal came while the process was still starting; its present wait is abandoned."""
 
 
 def _interrupt(stopping: threading.Event) -> None:
@@ -184,7 +184,7 @@ def _naming_flag(setting: str) -> Iterator[None]:
 
 
 def _make_scheduler() -> BackgroundScheduler:
-    """Make a scheduler whose jobs only signal, in its own thread: what they ask for, loop and readers do in theirs."""
+    """Make a scheduler whose jobs only signal; loop and readers do the work in their own threads."""
     return BackgroundScheduler(
         timezone=UTC,
         executors={"default": DebugExecutor()},
@@ -273,7 +273,7 @@ class _Controller:
         )
 
     def _read_stored(self) -> Mapping[str, str]:
-        """Read what the leader has stored, beside what this process knows to be stored when it leads."""
+        """Read the documents that the leader has stored, without changing what this process knows as a leader."""
         try:
             stored = read_config_map(self._transport, self._settings.namespace, STATUS, timeout=_STATUS_SECONDS)
         except (ClusterError, DecodeError) as error:
@@ -346,7 +346,7 @@ class _Controller:
                 page_port=settings.page_listen_address.port if settings.page_listen_address is not None else None,
             ),
             acts=Acts(policy_author=self._policy.read_author(self._policy.first)),
-            queue=Queue(rights=Rights(everywhere=False)),  # nothing is known before it was asked
+            queue=Queue(rights=Rights(everywhere=False)),  # unknown before the first request
         )
         return Runner(
             state=state,
@@ -366,9 +366,9 @@ class _Controller:
         )
 
     def _notice_stops(self) -> None:
-        """Have the view renewed after the process was stopped for as long as a leader may lose the Lease in.
+        """Renew the view after a stop of the process that is long enough to lose the Lease.
 
-        With short intervals, for as long as two cycles.
+        With short intervals, after a stop of two cycles.
         """
         longest = min(2 * self._interval, self._settings.renew_deadline)
         self._cluster.notice_stops(max(_SHORTEST_STOP, longest.total_seconds()))
@@ -406,7 +406,7 @@ class _Controller:
         )
 
     def _make_valid_policy(self) -> ValidPolicyKeeper | None:
-        """Make the store of the policy in force, where people can change the policy while this process runs."""
+        """Make the store of the policy in force, if people can change the policy while this process runs."""
         if self._policy.read is None:
             return None
         namespace = self._settings.namespace
@@ -436,9 +436,9 @@ class _Controller:
         return read_config_map(self._transport, namespace, POLICY_MAP, timeout=_TEAM_POLICY_SECONDS)
 
     def listen(self) -> None:
-        """Serve the probes, and wait until the API server says its version, through a bad moment of it.
+        """Serve the probes, and wait for the API server's version, even if the server fails for a moment.
 
-        Raises ClusterError where waiting does not help, or has taken too long.
+        Raises ClusterError if waiting does not help or has taken too long.
         """
         self._telemetry.start()
         wait = _FIRST_WAIT
@@ -453,7 +453,7 @@ class _Controller:
             wait *= 2
 
     def _read_version(self) -> ClusterError | None:
-        """Read the API server's version; warn of one whose scheduler is not modelled. Return what went wrong."""
+        """Read the API server's version; warn if its scheduler is not modelled. Return the error, if any."""
         try:
             version = self._cluster.read_version()
         except ClusterError as error:
@@ -485,17 +485,17 @@ class _Controller:
         if self._watcher is not None and self._valid_policy is not None:
             self._watcher.start()
             self._valid_policy.start()
-        # Before the first cycle: what is not allowed is to be known before anything is proposed.
+        # Before the first cycle, because missing rights must be known before anything is proposed.
         self._rights.poll()
         self._rights.start()
-        # What a team forbids holds from the beginning.
+        # Team policies hold from the beginning.
         self._team_policies.poll(ended=stopping.is_set)
         if stopping.is_set():
             return
         self._team_policies.start()
         self._runner.thread.start()
         self._history.start()
-        if self._run_once is None:  # an order has to be kept: a process that ends leaves it to the next
+        if self._run_once is None:  # the order of deletion stays: a process that ends leaves it to the next
             self._prevention.thread.start()
             self._surges.thread.start()
             self._resilience.thread.start()
@@ -522,11 +522,11 @@ class _Controller:
         return not self._ending and self._elector.leads()
 
     def _may_act(self, term: int) -> bool:
-        """Return whether a request may be sent: not once the process ends, whatever the loop still plans."""
+        """Return whether a request may be sent; not once the process ends, even if the loop still plans."""
         return not self._ending and self._elector.leads_in(term)
 
     def _tell(self, event: LoopEvent) -> None:
-        """Hand an event to the loop, and have a cycle follow: a change of leader or policy must not wait for the next.
+        """Pass an event to the loop, and ask for a cycle at once, because a change of leader or policy must not wait.
 
         Called by the threads of the lease, the policy and the watches, which must never wait for the loop.
         """
@@ -534,7 +534,7 @@ class _Controller:
         self._runner.ask_cycle()
 
     def _tell_quietly(self, event: LoopEvent) -> None:
-        """Hand an event to the loop that no decision depends on."""
+        """Pass an event to the loop on which no decision depends."""
         self._runner.tell(event)
 
     def _cycle_ended(self) -> None:
@@ -548,7 +548,7 @@ class _Controller:
                 self._done.set()
             self._runner.ask_cycle_within(time_to_next_cycle(state).total_seconds())
             return
-        # The scheduler goes by the time of day: set back by an hour, that would be an hour without a cycle.
+        # The scheduler follows the time of day; if that is set back by an hour, no cycle would run for an hour.
         self._runner.ask_cycle_within(LATEST * self._interval.total_seconds())
         if (interval := self._fixed_interval or state.in_force.policy.interval) != self._interval:
             self._interval = interval
@@ -556,7 +556,7 @@ class _Controller:
             self._scheduler.reschedule_job(_CYCLE, trigger=_make_trigger(interval.total_seconds()))
 
     def wait(self, stopping: threading.Event) -> None:
-        """Wait for a signal, or with `once` for the work to be done; StartError where it cannot begin."""
+        """Wait for a signal, or with `once` for the end of the work; StartError if the work cannot begin."""
         deadline = time.monotonic() + 2 * self._settings.lease_duration.total_seconds()
         while not stopping.wait(0.1) and not self._done.is_set():
             if self._settings.once and not self._elector.leads():
@@ -573,7 +573,7 @@ class _Controller:
             raise StartError(f"{holder} holds the Lease; stop it first, or run without --once to wait for the Lease")
 
     def stop(self) -> None:
-        """End in the order that loses nothing: no new eviction, status saved, lease released, events published."""
+        """End without losing anything: stop evictions, save the status, release the lease, publish the events."""
         if self._scheduler.running:
             self._scheduler.shutdown(wait=False)
         deadline = time.monotonic() + STOP_SECONDS
@@ -583,7 +583,7 @@ class _Controller:
         self._runner.tell(Stopping())
         if self._runner.thread.is_alive():
             self._runner.thread.join(LOOP_STOP_SECONDS)
-        self._ending = True  # the loop may go on planning; from here on it sends nothing
+        self._ending = True  # the loop may go on planning, but from here on it sends nothing
         abandoned = self._runner.thread.is_alive() and bool(self._runner.state.queue.under_way)
         if abandoned:
             _log.warning("abandoned an in-flight request at shutdown", seconds=LOOP_STOP_SECONDS)
@@ -593,7 +593,7 @@ class _Controller:
         self._rights.stop()
         self._team_policies.stop()
         self._history.finish(deadline - time.monotonic() - _LEASE_RELEASE_SECONDS)
-        # With a request under way the lease runs out by itself: the next leader must not act beside it.
+        # With a request under way, the lease must run out by itself: the next leader must not act meanwhile.
         self._elector.stop(timeout=deadline - time.monotonic(), release=not abandoned)
         if self._policy.reflector is not None:
             self._policy.reflector.stop()

@@ -1,9 +1,9 @@
 """Counts the requests to the API server in the last minutes, and the failures among them, for the breaker.
 
 The metric of these requests only grows, and is read from outside. The breaker needs its own counts per second: at most
-3,600 entries, however many requests there are.
+3,600 entries for any number of requests.
 
-An outage is one failure, however many watches and retries it affects. Requests without an answer count once until the
+An outage is one failure, even if it affects many watches and retries. Requests without an answer count once until the
 next answer. A request that was sent before that answer and fails after it belongs to the same outage.
 
     answers, and `-` for none:  200 200 - - - - 200 - 200     6 requests, 2 failures
@@ -34,21 +34,21 @@ def is_failure(code: int) -> bool:
 
 
 class RequestWindow:
-    """Every method may be called from any thread; `clock` is a monotonic one, in seconds."""
+    """Every method may be called from any thread; `clock` is monotonic, in seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._seconds: deque[tuple[int, int, int]] = deque()
         self._answered_at: float | None = -math.inf
-        """When there was an answer again after the last outage, None while it lasts."""
+        """The time of the first answer after the last outage, None during an outage."""
         self._last_answer = self._began = -math.inf
-        """When there was an answer last, and when the last one before the last outage."""
+        """The time of the last answer, and that of the last answer before the last outage."""
         self._ended_in_outage = False
         """Whether the last failure was an outage."""
         self._lock = threading.Lock()
 
     def count(self, code: int, waited: float = 0.0) -> None:
-        """Count a request by its HTTP code, 0 without an answer; then it was sent `waited` seconds ago."""
+        """Count a request by its HTTP code, or 0 if it was sent `waited` seconds ago and had no answer."""
         with self._lock:
             now, failed = self._clock(), int(is_failure(code))
             if failed:
@@ -57,7 +57,7 @@ class RequestWindow:
                 self._answered_at = now if self._answered_at is None else self._answered_at
                 self._last_answer = now
             elif self._answered_at is None or self._began <= now - waited < self._answered_at:
-                return  # it was sent in the outage that goes on, or in the last one
+                return  # the request was sent during the present or the last outage
             else:
                 self._answered_at, self._began = None, self._last_answer
             second = int(now)

@@ -1,10 +1,10 @@
-"""Computes what a lost domain leaves, again and again, in a process of its own.
+"""Computes repeatedly, in a separate process, what the loss of a domain leaves.
 
 A thread waits for the next time, writes the last cycle's cluster to a new process, and passes its answer to the loop.
 
-The process takes a core for as long as several cycles of a large cluster. So the next one begins a minute after the
-last one at the earliest, or sooner where nodes have changed, and never before ten times the last duration has passed.
-No decision about an eviction depends on it.
+The process takes a core for as long as several cycles of a large cluster. So the next computation begins at least a
+minute after the last one, or sooner if nodes have changed, and never before ten times the last duration has passed. No
+decision about an eviction depends on it.
 """
 
 import pickle
@@ -26,13 +26,13 @@ from rebalancer.resilience.transport import Answer, Question, send_question
 from rebalancer.resilience.worst import NOTHING_COMPUTED, ResilienceReport
 
 FIRST_SECONDS: Final = 30.0
-"""From the first cycle of a leader to the first computation: repairs that are due go first."""
+"""Seconds from a leader's first cycle to the first computation, because due repairs go first."""
 
 SECONDS: Final = 60.0
-"""From the beginning of one computation to the next at least."""
+"""Least seconds between the starts of two computations."""
 
 _SOON: Final = 5.0
-"""The same where nodes have come, gone or changed to Ready or not: what was computed is of another cluster then."""
+"""The same if nodes have come, gone or changed readiness, because the last result is then outdated."""
 
 _SHARE: Final = 10
 """At most one second in this many is spent on computing."""
@@ -47,10 +47,10 @@ _log = structlog.get_logger("rebalancer")
 
 
 class ResilienceWorker:
-    """What is left when a domain is lost, kept up to date by one thread.
+    """Keeps up to date, in one thread, what the loss of a domain leaves.
 
-    `get_state` returns the loop's state, and `tell` passes an event to the loop. `compute` answers a question. Once the
-    event that it receives is set, it ends early, with a problem.
+    `get_state` returns the loop's state, and `tell` passes an event to the loop. `compute` answers a question; once the
+    event passed to it is set, it ends early, with a problem.
     """
 
     def __init__(
@@ -85,20 +85,20 @@ class ResilienceWorker:
                 _log.exception("resilience failed")
 
     def look(self) -> None:
-        """Have it computed if that is due, and if the cluster or the policy differs from what was computed last."""
+        """Start a computation if one is due and the cluster or the policy has changed since the last one."""
         now = self._clocks.monotonic()
         if not self._is_due(now):
             return
         try:
             self._work()
-        finally:  # whatever happens, the next time is not at once
+        finally:  # even after an error, the next computation is not at once
             rest = _SHARE * (self._clocks.monotonic() - now)
             self._due, self._soonest = now + max(SECONDS, rest), now + max(_SOON, rest)
 
     def _is_due(self, now: float) -> bool:
         state = self._get_state()
         cycle = state.cycle if state.leadership.leads else None
-        if cycle is None:  # the loop has dropped the report of a term that is over
+        if cycle is None:  # the loop drops reports of a term that is over
             self._due, self._nodes, self._report, self._last = None, {}, NOTHING_COMPUTED, lambda: None
             return False
         if self._due is None:
@@ -132,7 +132,7 @@ class ResilienceWorker:
         cycle = state.cycle
         if cycle is None:
             return None
-        # An assessment is made anew whenever something differs; a reference would keep all of its pods.
+        # An assessment is made anew whenever something differs; a reference would keep all its pods in memory.
         self._last = weakref.ref(cycle.assessment)
         demands = find_demands(cycle.evaluation.inputs.policy, cycle.assessment.pod_groups)
         if not demands.keys:
@@ -147,7 +147,7 @@ class ResilienceWorker:
 
 
 def compute_elsewhere(question: Question, ending: threading.Event) -> Answer:
-    """Return the answer of a new process, which is ended after some minutes, or with this process in order."""
+    """Return the answer of a new process, which is ended after some minutes, or when this process ends."""
     command = [sys.executable, "-m", "rebalancer.resilience"]
     with subprocess.Popen(  # noqa: S603  # this program
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
@@ -158,10 +158,10 @@ def compute_elsewhere(question: Question, ending: threading.Event) -> Answer:
         try:
             assert process.stdin is not None
             assert process.stdout is not None
-            # One that ends early, as it has too little memory, has said so.
+            # A process that ends early, for example for lack of memory, has reported it.
             with suppress(BrokenPipeError), process.stdin as pipe:
                 send_question(question, pipe)
-            del question  # what waits for an answer holds no cluster
+            del question  # no cluster is held while waiting for the answer
             written = process.stdout.read()
         finally:
             done.set()
@@ -176,7 +176,7 @@ def compute_elsewhere(question: Question, ending: threading.Event) -> Answer:
 
 
 def _end(process: "subprocess.Popen[bytes]", ending: threading.Event, done: threading.Event) -> None:
-    """End a process when its time is over, or this one ends."""
+    """End a process when its time is over, or this process ends."""
     left = _LONGEST
     while left > 0 and not done.wait(_LOOK / 4) and not ending.is_set():
         left -= _LOOK / 4

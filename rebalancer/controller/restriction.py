@@ -1,6 +1,6 @@
 """Whether this identity can change only the deletion costs of pods: the API server must refuse to change a label.
 
-A proof is valid for ten minutes, its absence for one. It is requested before each patch of a pod.
+A proof is valid for ten minutes, a failed check for one. It is checked before each patch of a pod.
 """
 
 from typing import Final
@@ -24,7 +24,7 @@ class Restriction:
         self._clocks = clocks
         self._checked_at: float | None = None
         self.missing = ""
-        """Why this identity might change more by the last answer, "" if it cannot, or was not asked yet."""
+        """Why this identity might change more, by the last answer; "" if it cannot, or before the first check."""
 
     def check(self, patch: PodPatch) -> str:
         """Return why this identity might change more of pods than deletion costs, "" if it is proved that it cannot."""

@@ -1,10 +1,10 @@
 """Asks the API server where this account may evict, before an eviction is requested or proposed there.
 
-One question is enough for an account that may evict everywhere. Otherwise each namespace with planned evictions needs
-its own: a few are asked at a time, the least recently asked first.
+One request is enough for an account that may evict everywhere. Otherwise each namespace with planned evictions needs
+its own: a few are checked at a time, those checked longest ago first.
 
-While no eviction is planned, the namespaces with constraints are asked until one allows evictions. An account without
-any such right is then known before it is needed.
+While no eviction is planned, namespaces with constraints are checked until one allows evictions. So an account without
+any such right is noticed before the right is needed.
 """
 
 from collections.abc import Callable
@@ -20,10 +20,10 @@ from rebalancer.controller.state import Clocks, LoopEvent, LoopState, RightsRead
 from rebalancer.policy import Mode
 
 ASKED_AT_ONCE: Final = 20
-"""Namespaces that are asked about in a second, however many there are."""
+"""Most namespaces that are checked in a second."""
 
 _POLL_SECONDS: Final = 1.0
-"""Between two looks whether there is something to ask."""
+"""Seconds between two checks whether a request is due."""
 
 _UNASKED: Final = Rights(everywhere=False)
 
@@ -31,9 +31,9 @@ _log = structlog.get_logger("rebalancer.rights")
 
 
 class RightsReader(PollingThread):
-    """Asks while the mode is Evict or Approve, and tells the loop what has changed.
+    """Asks while the mode is Evict or Approve, and tells the loop about changes.
 
-    `ask` returns whether this account may evict in a namespace, or for "" in all, or raises ClusterError.
+    `ask` returns whether this account may evict in a namespace ("": in all), or raises ClusterError.
     """
 
     def __init__(
@@ -52,25 +52,25 @@ class RightsReader(PollingThread):
         super().__init__("rights", _POLL_SECONDS, self.poll)
 
     def _begin(self) -> None:
-        """Forget all answers: they are of a mode that has ended, or there are none yet."""
+        """Forget all answers, which belong to a mode that has ended."""
         self._everywhere: bool | None = None
-        """Whether it may evict everywhere; None: there was no answer yet."""
+        """Whether the account may evict everywhere; None before the first answer."""
 
         self._granted: set[str] = set()
         self._lacking: dict[str, datetime] = {}
-        """Since when it is known of a namespace that it may not evict there."""
+        """By namespace, since when the account is known to lack the right."""
 
         self._asked: dict[str, float] = {}
         """When each namespace was asked about last, by the monotonic clock."""
 
         self._next = 0.0
-        """When it is asked again whether it may evict everywhere."""
+        """When to ask again about all namespaces."""
 
         self._refused: frozenset[str] = frozenset()
         """The namespaces with refused requests, as of the last question."""
 
     def poll(self) -> None:
-        """Ask what is not known; each ten seconds what is missing, or not in use now; at once after a refusal."""
+        """Ask about unknown rights; every ten seconds about missing or unused rights; at once after a refusal."""
         state = self._get_state()
         if state.mode is Mode.OBSERVE:
             self._begin()
@@ -78,7 +78,7 @@ class RightsReader(PollingThread):
             return
         try:
             self._say(state, self._read(state))
-        except ClusterError as error:  # what was known stays, and the next look asks again
+        except ClusterError as error:  # known answers stay, and the next poll asks again
             self._next = self._clocks.monotonic() + ASKED_AGAIN
             _log.warning("rights not read", error=str(error), consequence="what was known stays")
             if self._everywhere is None:
@@ -91,25 +91,25 @@ class RightsReader(PollingThread):
     def _read(self, state: LoopState) -> Rights:
         refused, now = frozenset(state.queue.forbidden), self._clocks.monotonic()
         is_new = not refused <= self._refused
-        if is_new or now >= self._next:  # also for a right that was there: its loss must become visible
+        if is_new or now >= self._next:  # also for an existing right, whose loss must become visible
             self._next, self._refused = now + ASKED_AGAIN, refused
             self._everywhere = self._ask("")
             self._granted -= refused
             for namespace in refused if is_new else ():
                 self._asked.pop(namespace, None)
         if self._everywhere or self._everywhere is None:
-            self._lacking.clear()  # what is missing later has been missing since then
+            self._lacking.clear()  # a right that is missing later counts as missing since this time
             return Rights()
         return self._read_some(state, now)
 
     def _read_some(self, state: LoopState, now: float) -> Rights:
-        """Ask about the namespaces that were asked about longest ago, where that is ten seconds ago."""
+        """Ask about the namespaces that were checked longest ago, at least ten seconds ago."""
         decided, at_rest = _find_wanted(state)
-        # One is enough at rest: an installation may be meant for some namespaces.
+        # One namespace is enough at rest, because an installation may be meant for only some.
         wanted = decided or (at_rest if self._granted.isdisjoint(at_rest) else frozenset[str]())
         self._asked = {name: at for name, at in self._asked.items() if name in wanted}
         self._lacking = {name: since for name, since in self._lacking.items() if name in wanted}
-        # Where something goes, the answer to its request says that the right was taken away; where all waits, nothing.
+        # The answer to an eviction request shows a lost right; if all evictions wait, nothing else shows it.
         unsure = wanted - self._granted | _find_waiting(state)
         due = [name for name in unsure if now - self._asked.get(name, -ASKED_AGAIN) >= ASKED_AGAIN]
         for namespace in sorted(due, key=lambda name: (self._asked.get(name, -ASKED_AGAIN), name))[:ASKED_AT_ONCE]:

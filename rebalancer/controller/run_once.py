@@ -1,4 +1,4 @@
-"""When `run --once` is done, and how long it waits between two cycles."""
+"""Decides when `run --once` is done, and how long it waits between two cycles."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -11,10 +11,10 @@ from rebalancer.planning.fates import Waits
 from rebalancer.policy import Mode
 
 _IDLE_CYCLES: Final = 3
-"""Cycles without progress before a violation is left: the watches may lag by a moment."""
+"""Cycles without progress before a violation is given up, because the watches may lag by a moment."""
 
 _PATIENCE: Final = 2
-"""Intervals without progress before a violation is left whose repair waits for something that ends by itself."""
+"""Intervals without progress before a violation whose repair's wait ends by itself is given up."""
 
 _ENDS_BY_ITSELF: Final = frozenset(
     {
@@ -29,10 +29,10 @@ _ENDS_BY_ITSELF: Final = frozenset(
 """Reasons of waiting that often end within minutes: a pod becomes available, a node settles."""
 
 _MOVE_POLL: Final = timedelta(seconds=2)
-"""Between cycles while replacements are on their way: one may become Ready at any moment."""
+"""Wait between cycles while replacements are in flight, because one may become Ready at any moment."""
 
 _IDLE_POLL: Final = timedelta(seconds=5)
-"""Between cycles otherwise: what they wait for, such as a rate or a budget's status, takes seconds to change."""
+"""Wait between other cycles, because a rate or a budget's status takes seconds to change."""
 
 
 class RunOnce:
@@ -68,14 +68,14 @@ class RunOnce:
 
 
 def _ends_surely(waiting: Waits) -> bool:
-    """Return whether time alone ends a wait: for a rate, or for guards that are good and have to be so for longer."""
+    """Return whether time alone ends a wait: for a rate, or for guards that must stay good for longer."""
     if waiting.reason is Reason.AWAITING_GUARDS:
         return not isinstance(waiting.refusal, GuardNotGood)
     return waiting.reason is Reason.RATE_LIMITED
 
 
 def _patience(cycle: Cycle) -> timedelta:
-    """Return how long a violation may be left without progress; in Observe nothing is to be waited for."""
+    """Return how long a violation may stay without progress; in Observe there is nothing to wait for."""
     reasons = {waiting.reason for waiting in cycle.plan.fates.kept}
     reasons |= {group.refusal.reason for group in cycle.plan.components if group.refusal is not None}
     waits = not reasons.isdisjoint(_ENDS_BY_ITSELF) or cycle.admission.guards.wanted
@@ -87,7 +87,7 @@ def _patience(cycle: Cycle) -> timedelta:
 def time_to_next_cycle(state: LoopState) -> timedelta:
     """Return how long `run --once` waits after a cycle: until something can have changed, at most the interval.
 
-    Without leadership it is the interval; a process that wins the lease runs a cycle at once.
+    Without leadership, it is the interval; a process that wins the lease runs a cycle at once.
     """
     interval = state.in_force.policy.interval
     if state.cycle is None or not state.leadership.leads:

@@ -1,4 +1,4 @@
-"""The shell around the loop: passes it events one after the other, and carries out its requests.
+"""The shell around the loop: passes events to it one by one, and carries out its requests.
 
 One thread runs the loop; any other thread only puts events into the inbox. Eviction requests, and questions to
 Prometheus, have threads of their own, so that a pause, a new policy or a lost lease takes effect while one hangs.
@@ -72,16 +72,16 @@ Spawn = Callable[[Callable[[], None]], None]
 """Runs a function, in a thread of its own or at once."""
 
 CAPACITY_SECONDS = 2.0
-"""Between cycles while placeholders exist: capacity is paid for, and a step takes several cycles."""
+"""Seconds between cycles while placeholders exist, because capacity costs money and a step takes several cycles."""
 
 _MOST_EVICTED: Final = 10_000
-"""Evicted pods that are stored between two cycles, the last ones."""
+"""Up to this many evicted pods, the latest, are stored between two cycles."""
 
 _CYCLES_OF_COLLECTION: Final = 100
-"""Cycles after which all garbage is collected, not only the youngest: of 30,000 pods it takes 0.1 s."""
+"""After this many cycles all garbage is collected, not only the youngest; for 30,000 pods that takes 0.1 s."""
 
 EARLY_SECONDS = 1.0
-"""From a change that calls for an early cycle to the cycle, so that changes that come together make one."""
+"""Seconds from a change that calls for an early cycle to the cycle, so that simultaneous changes make one cycle."""
 
 
 class Identity(NamedTuple):
@@ -104,12 +104,12 @@ class Observer(Protocol):
 
 
 class _CycleAt(Enum):
-    """Asks for a cycle in the inbox, behind the events that it is to know of."""
+    """A request for a cycle in the inbox, after the events that the cycle must know."""
 
     NOW = auto()
     ANOTHER_TIME = auto()
     AFTER_ANSWERS = auto()
-    """Not before a question about guards, which is due, is answered."""
+    """Not before the due question about guards is answered."""
 
 
 def spawn_thread(work: Callable[[], None]) -> None:
@@ -118,7 +118,7 @@ def spawn_thread(work: Callable[[], None]) -> None:
 
 
 def run_at_once(work: Callable[[], None]) -> None:
-    """Run a function in the caller's thread, for a simulation that is to be repeatable."""
+    """Run a function in the caller's thread, for a repeatable simulation."""
     work()
 
 
@@ -135,7 +135,7 @@ def _log_happened(happened: Iterable[Occurrence]) -> None:
 
 
 def _log_event(event: Event) -> None:
-    """Log what has happened, but not each violation: the cycle's line counts them, and there may be thousands."""
+    """Log an event, except single violations, because there may be thousands and the cycle's line counts them."""
     if event.action != "Assess":
         log = _log.warning if event.type == "Warning" else _log.info
         log("reported", reason=str(event.reason), about=str(event.regarding), note=event.note)
@@ -144,15 +144,15 @@ def _log_event(event: Event) -> None:
 class Runner:
     """Runs one loop over one cluster.
 
-    `may_act` says right before each eviction whether this process still leads in the plan's term: a lease can run out
-    between two events, and even be won again. `holds_lease` reads at the API server whether this process holds the
-    Lease in a term. Without it nothing that another process has stored is overwritten.
+    `may_act` says right before each eviction whether this process still leads in the plan's term, because a lease can
+    run out between two events, and even be won again. `holds_lease` reads at the API server whether this process holds
+    the Lease in a term. Without the Lease, nothing that another process has stored is overwritten.
 
     `cycle_ended` is called after every cycle that did not fail, and instead of a cycle while another process leads.
     `memory_saved` receives the history entries of a saved memory and its time; it never blocks.
 
-    `placeholders` is where Jobs of placeholders are created, None: nowhere. `monitoring` answers the queries of guards;
-    without it guards allow no eviction. `count_requests` returns the requests to the API server within a time, for the
+    `placeholders` creates Jobs of placeholders; None creates none. `monitoring` answers the queries of guards; without
+    it, guards allow no eviction. `count_requests` returns the requests to the API server within a time, for the
     breaker.
     """
 
@@ -186,7 +186,7 @@ class Runner:
         self._asking = False
         self._question_at: float | None = None
         self._cycle_in: float | None = None
-        """In how many seconds the next cycle was due when that was last read."""
+        """In how many seconds the next cycle was due at the last read."""
         self._jobs = PlaceholderJobs(placeholders, self._find_objection)
         self._count_requests = count_requests
         self._memory_saved = memory_saved
@@ -213,7 +213,7 @@ class Runner:
     def observe(self, before: object, after: object) -> None:
         """Take a change in the cluster, which may call for an early cycle; from any thread, never blocks."""
         evicted = find_evicted(before, after)
-        if evicted is not None and self.state.leadership.leads:  # else it may be another leader's
+        if evicted is not None and self.state.leadership.leads:  # otherwise it may be another leader's
             self._evicted.append(SeenEviction(evicted, self._clocks.now()))
         if calls_for_cycle(before, after, self._awaited):
             self.ask_cycle_within(EARLY_SECONDS)
@@ -257,7 +257,7 @@ class Runner:
             self._take(self._inbox.get())
 
     def _take(self, event: LoopEvent | _CycleAt) -> None:
-        """Handle an event and what else is in the inbox, then run a cycle if one is due."""
+        """Handle an event and the rest of the inbox, then run a cycle if one is due."""
         self._receive(event)
         for _ in range(self._inbox.qsize()):
             self._receive(self._inbox.get())
@@ -278,7 +278,7 @@ class Runner:
                 self._handle(event)
 
     def _take_answers(self, event: GuardsRead) -> None:
-        """Take answers about guards; a cycle follows only where they decide something."""
+        """Take answers about guards; a cycle follows only if they decide something."""
         self._asking = False
         before = self.state.guards
         self._handle(event)
@@ -325,7 +325,7 @@ class Runner:
         self._cycle_ended()
 
     def _await_next_try(self) -> None:
-        """Ask for a cycle when time alone admits more: a rate that is used up must not cost an interval besides."""
+        """Ask for a cycle at the time when a used-up rate admits more, instead of waiting for the interval."""
         cycle = self.state.cycle
         if cycle is not None and cycle.admission.next_try is not None:
             left = (cycle.admission.next_try - cycle.context.now).total_seconds()
@@ -359,16 +359,16 @@ class Runner:
         return read_capacity(self._placeholders, policy, memory, snapshot, self._clocks.now())
 
     def _read_pause(self) -> None:
-        """See whether the pause still holds.
+        """Check whether the pause still holds.
 
-        An eviction that was begun may have read it right before it ended, and had the answer after the watch: nothing
-        would change it any more.
+        An eviction may have read the pause right before its end, with an answer that came after the watch's event. Then
+        no later event would end the pause.
         """
         with suppress(ReadFailedError):
             self._handle(PauseRead(pause=self._cluster.read_pause()))
 
     def _handle(self, event: LoopEvent) -> None:
-        """Step the loop and carry out its requests; what they answer at once is handled before anything else."""
+        """Step the loop and carry out its requests; immediate answers are handled before anything else."""
         pending: deque[LoopEvent] = deque([event])
         while pending:
             for request in self._step(pending.popleft()):
@@ -401,7 +401,7 @@ class Runner:
         return requests
 
     def _begin(self, work: Callable[[], None]) -> str:
-        """Begin a request in a thread of its own; return why there is none to be had, "" if it has begun."""
+        """Begin a request in its own thread; return why no thread is available, "" if it has begun."""
         try:
             self._spawn(work)
         except RuntimeError as error:
@@ -427,11 +427,11 @@ class Runner:
         self.tell(self._jobs.create(request, self.state.in_force.policy.capacity))
 
     def _delete(self, request: DeletePlaceholders) -> None:
-        """Delete Jobs, at once if the process ends: nobody would wait for another thread.
+        """Delete Jobs; if the process ends, in this thread, because nothing would wait for another.
 
-        What is left of them is requested again by the next cycle, or by the next leader.
+        The next cycle or the next leader requests the deletion of remaining Jobs again.
         """
-        if not self._may_act(self.state.leadership.term):  # the Jobs of another leader are not ours to delete
+        if not self._may_act(self.state.leadership.term):  # only their leader may delete Jobs
             return
         work = partial(self._jobs.delete, request, self.state.in_force.policy.capacity)
         if self.state.leadership.stopping:
@@ -440,9 +440,9 @@ class Runner:
             self._begin(work)
 
     def _find_objection(self, term: int, plan: str = "") -> str:
-        """Return why no eviction that was planned in a term may be sent now; called by the requests' threads.
+        """Return why an eviction planned in a term may not be sent now; called by the requests' threads.
 
-        `plan` is the hash of the one whose approval lets it go, "" where it needs none.
+        `plan` is the hash of the plan whose approval lets it go, "" if it needs none.
         """
         state = self.state
         if not self._may_act(term):
@@ -455,7 +455,7 @@ class Runner:
         return f"the mode is {state.mode} now" if state.mode is Mode.OBSERVE else ""
 
     def _save(self) -> list[LoopEvent]:
-        """Save memory and status, unless another process may lead: it has a memory of its own by now."""
+        """Save memory and status, unless another process may lead, which has its own memory by now."""
         if not self._may_act(self.state.leadership.term):
             return [Saved(problem="this process no longer leads")]
         answer = self._saver.save(self.state)

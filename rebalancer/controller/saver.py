@@ -1,12 +1,12 @@
-"""Stores the memory and the status: only when they say something new, and despite writes by others.
+"""Stores the memory and the status, only when they have changed, and despite writes by others.
 
-Everything that waits for the memory is stored at once, evictions first of all. Documents that differ from the stored
-ones only in times wait for a quarter of a minute: many events make many cycles, and each would be a write.
+If anything waits for the memory, such as evictions, it is stored at once. Documents that differ from the stored ones
+only in times wait for a quarter of a minute, because many events make many cycles, and each would be a write.
 
 Another writer of the ConfigMap is either the next leader or a stranger; the Lease says which. First the version of the
-ConfigMap is read, then the Lease, at the API server. If this process holds the Lease in the term of what it stores, no
-other has led before the version was read. So overwriting loses nothing that a leader has stored. What a stranger has
-written is not read. Where the Lease is another's, or cannot be read, nothing is written.
+ConfigMap is read, then the Lease, at the API server. If this process holds the Lease in the term of its documents, no
+other process led before the version was read. So overwriting loses nothing that a leader has stored. A stranger's text
+is not read. If another process holds the Lease, or the Lease cannot be read, nothing is written.
 """
 
 import re
@@ -21,10 +21,10 @@ from rebalancer.controller.status import status_documents
 from rebalancer.ports import MEMORY_KEY, Cluster, Document, SaveAnswer
 
 SAME_AGAIN: Final = 15.0
-"""Seconds after which documents are stored that differ from the stored ones in times alone."""
+"""Seconds before documents that differ from the stored ones only in times are stored."""
 
 MOST_ATTEMPTS: Final = 10
-"""Writes for one request to save, each after somebody else's."""
+"""Most writes for one request to save, each after a conflict with another writer."""
 
 _MOMENT: Final = re.compile(r'"\d{4}-\d\d-\d\dT[0-9:.]+(?:Z|[+-]\d\d:\d\d)"')
 
@@ -32,7 +32,7 @@ _log = structlog.get_logger("rebalancer")
 
 
 class _Stored(NamedTuple):
-    """What was stored last."""
+    """The last stored documents."""
 
     term: int
     """The term of leadership."""
@@ -43,7 +43,7 @@ class _Stored(NamedTuple):
 
 
 class Saver:
-    """Stores what a process has to store; called by the loop's thread.
+    """Stores a process's documents; called by the loop's thread.
 
     `holds_lease` reads at the API server whether this process holds the Lease in a term of its leadership. `identity`
     and `policy_source` are the names of the process and of its policy.
@@ -65,10 +65,10 @@ class Saver:
         self._policy_source = policy_source
         self._stored: _Stored | None = None
         self._contested: int | None = None
-        """The term in which somebody else was found to have written, until the Lease was read."""
+        """The term in which another writer was noticed, until the Lease was read."""
 
     def save(self, state: LoopState) -> SaveAnswer | None:
-        """Store memory and status; None where nothing new would be stored, and nothing waits for it."""
+        """Store memory and status; None if nothing has changed and nothing waits for it."""
         documents = status_documents(state, self._identity, self._policy_source, self._clocks.now())
         term = state.leadership.term
         shape, now = _find_shape(state, documents), self._clocks.monotonic()
@@ -76,14 +76,14 @@ class Saver:
         is_awaited = state.queue.evictions or state.capacity.to_create or state.leadership.stopping
         if not is_awaited and stored is not None and stored[:2] == (term, shape) and now - stored.at < SAME_AGAIN:
             return None
-        self._stored = None  # without an answer nobody knows what is stored
+        self._stored = None  # without an answer, the stored content is unknown
         answer = self._write(documents, term)
         if not answer.problem:
             self._stored = _Stored(term, shape, now)
         return answer
 
     def _write(self, documents: tuple[Document, ...], term: int) -> SaveAnswer:
-        """Write, again and again while somebody else does and the Lease is ours."""
+        """Write, and retry after another writer's change while this process holds the Lease."""
         answer = SaveAnswer("somebody else has written into the status ConfigMap, and the Lease may be theirs")
         for _ in range(MOST_ATTEMPTS):
             if self._contested == term and not self._may_overwrite(term):
@@ -96,7 +96,7 @@ class Saver:
         return answer
 
     def _may_overwrite(self, term: int) -> bool:
-        """Read the version of what is stored, then the Lease; return whether nobody else has led until then."""
+        """Read the version of the ConfigMap, then the Lease; return whether no other process has led until then."""
         try:
             self._cluster.load(MEMORY_KEY)
             holds = self._holds_lease(term)
@@ -109,7 +109,7 @@ class Saver:
 
 
 def _find_shape(state: LoopState, documents: tuple[Document, ...]) -> tuple[str, ...]:
-    """Return what is to be stored without its times; the memory as it is before it is compressed."""
+    """Return the documents without their times, and the memory before compression."""
     memory = msgspec.json.encode(state.memory).decode()
     texts = (memory, *(document.text for document in documents if document.key != MEMORY_KEY))
     return tuple(_MOMENT.sub("", text) for text in texts)

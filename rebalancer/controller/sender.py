@@ -1,8 +1,8 @@
 """The checks at the API server right before an eviction request is sent, and the request itself.
 
-A watch may be silent for minutes before anybody notices, so two things are read afresh. Before each step, the workloads
-concerned: they must want as many pods as the plan assumes, and as many must be Ready. Before each request, the kill
-switch (`kill_switch`).
+A watch may be silent for minutes before that is noticed, so two things are read afresh. Before each step, the workloads
+concerned are read: the numbers of wanted and Ready pods must be those that the plan assumes. Before each request, the
+kill switch is read (`kill_switch`).
 """
 
 from collections.abc import Callable
@@ -26,7 +26,7 @@ from rebalancer.ports import (
 )
 
 OVERLOAD_WAIT: Final = 5.0
-"""Seconds for which nothing is sent after an overloaded server's answer, or as long as the server asks."""
+"""Seconds without requests after an overloaded server's answer, unless the server asks for a longer time."""
 
 PLAN_VALID_FOR: Final = timedelta(seconds=30)
 """How long after its snapshot a step may begin; the rest waits for a newer plan."""
@@ -57,9 +57,9 @@ class Sender:
         self._overload: Overload | None = None
 
     def send(self, request: Evict, read_at: float) -> Answered | NotSent:
-        """Check what must hold, send the request and return its answer, or why it was not sent. Never raises.
+        """Make all checks, send the request and return its answer, or why it was not sent. Never raises.
 
-        `read_at` is when the cluster was read for its plan, by the monotonic clock: the other one may be set meanwhile.
+        `read_at` is when the cluster was read for its plan, by the monotonic clock, because the wall clock may be set.
         """
         move = request.move
         held = self._check_overload(request) or self._check_pods(request) or self._check_permission(request, read_at)
@@ -68,7 +68,7 @@ class Sender:
             return held
         answer = held.answer if held is not None else self._cluster.evict(move)
         overload = self._find_overload(answer)
-        if overload is not None:  # at once: the loop learns of it when it has planned
+        if overload is not None:  # at once, because the loop learns of it only after planning
             self._overload = overload
         _log.info(
             "eviction",
@@ -106,7 +106,7 @@ class Sender:
             try:
                 count = self._cluster.count_replicas(workload)
             except ReadForbiddenError as error:
-                # It answers the eviction, too: the right to evict comes with the right to read.
+                # This refusal answers the eviction, too, because the right to evict comes with the right to read.
                 return Answered(uid=request.move.uid, answer=EvictionAnswer(EvictionResult.FORBIDDEN, str(error)))
             except ReadFailedError as error:
                 return _hold(request, str(error))
@@ -123,7 +123,7 @@ class Sender:
         return None
 
     def _check_permission(self, request: Evict, read_at: float) -> NotSent | None:
-        """Return why nothing may be sent any more: a pause, an unreadable kill switch, a lost lease, the mode, time."""
+        """Return why nothing may be sent: a pause, an unreadable kill switch, a lost lease, the mode, or the time."""
         try:
             pause = self._kill_switch.read()
         except ReadFailedError as error:
@@ -141,7 +141,7 @@ class Sender:
 
 
 def _find_moved(planned: ReplicaCount, read: ReplicaCount, victim: str) -> str:
-    """Say which pod is not where the plan assumes it, "" if every one is; the victim may be gone."""
+    """Say which pod is not on the node that the plan assumes, "" if none; the victim may be gone."""
     if planned.pods is None or read.pods is None:
         return ""
     left = planned.pods.keys() & read.pods.keys()
@@ -151,7 +151,7 @@ def _find_moved(planned: ReplicaCount, read: ReplicaCount, victim: str) -> str:
         if uid in left and pod.node and read.pods[uid].node != pod.node:
             return f"pod {pod.name} is on {_where(read.pods[uid])}, it was on {_where(pod)}"
     created = sorted(pod for uid, pod in read.pods.items() if uid not in left)
-    if len(created) > max(0, read.wanted - len(left)):  # its owner creates as many as it lacks
+    if len(created) > max(0, read.wanted - len(left)):  # its owner recreates missing pods
         return f"pod {created[0].name} on {_where(created[0])} was not there"
     return ""
 

@@ -1,7 +1,7 @@
 """Limits the number of series: all series of an ordinary cluster, only the worst of a very large one.
 
-A Prometheus that fails because of too many series raises no alerts. Where not all fit, namespaces take turns, each with
-its own worst. So a namespace with thousands of violations neither hides the violation of another nor ends its alert.
+A Prometheus that fails because of too many series raises no alerts. If not all series fit, namespaces take turns, each
+with its worst. So a namespace with thousands of violations neither hides the violation of another nor ends its alert.
 """
 
 from collections import defaultdict
@@ -19,16 +19,16 @@ MOST_BROKEN: Final = 10_000
 """Beyond `MOST_WORKLOADS`: this number of rows that are not Satisfied, the worst first."""
 
 WORST_SATISFIED: Final = 1_000
-"""And this number of Satisfied rows, the closest to their bound first."""
+"""Beyond `MOST_WORKLOADS`: this number of Satisfied rows, those closest to their bound first."""
 
 MOST_DOMAINS: Final = 1_000
-"""Of the series that name a domain this number, the worst first; no other label may name nodes."""
+"""The worst series that name a domain, up to this number; no other label may name nodes."""
 
 T = TypeVar("T")
 
 
 class Series(NamedTuple, Generic[T]):
-    """A series of something that has a bound."""
+    """A series of a rule that has a bound."""
 
     namespace: str
     """The namespace of its pods."""
@@ -37,14 +37,14 @@ class Series(NamedTuple, Generic[T]):
     subject: Hashable
     """The workload or group."""
     headroom: int
-    """The distance to the bound, below 0 where it is violated."""
+    """The distance to the bound, negative if it is violated."""
     state: State
     of: T
-    """What is evaluated."""
+    """The evaluated rule."""
 
 
 def select_series(series: Iterable[Series[T]]) -> Sequence[Series[T]]:
-    """Return the worst series for each set of label values; of too many series, only the worst.
+    """Return the worst series for each set of label values; if there are too many, only the worst of these.
 
     During a rollout a workload has pods of two templates, and their displayed names may be equal. Prometheus refuses a
     scrape that contains a series twice.

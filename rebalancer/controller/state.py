@@ -67,7 +67,7 @@ class CycleDue:
 
 @dataclass(frozen=True, kw_only=True)
 class Watched:
-    """The cluster as a process sees it that does not lead, while its view is not stale."""
+    """The cluster as seen by a process that does not lead, while its view is fresh."""
 
     snapshot: Snapshot
 
@@ -82,21 +82,21 @@ class Answered:
 
 
 class Held(StrEnum):
-    """What an objection to an eviction holds back with it."""
+    """Which other evictions an objection to an eviction holds back."""
 
     GROUP = "group"
     """The step of its group."""
     STEPS = "steps"
     """Every step that has not begun."""
     ALL = "all"
-    """Everything, even what a step requires that has begun."""
+    """Everything, even evictions that a begun step requires."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class NotSent:
     """A requested eviction was not sent, because it is no longer certain that it is allowed.
 
-    `term` is that of the request. With `plans_again` the view was wrong, and a cycle is to follow.
+    `term` is that of the request. With `plans_again`, the view was wrong, and a cycle must follow.
     """
 
     uid: str
@@ -108,7 +108,7 @@ class NotSent:
 
 @dataclass(frozen=True, kw_only=True)
 class Saved:
-    """The memory was saved, or not: `problem` says why, "" if it was."""
+    """The memory was saved, or not: `problem` says why not, "" if it was."""
 
     problem: str = ""
 
@@ -120,7 +120,7 @@ class PolicyLoaded:
     policy: Policy
     profile: Profile = DEFAULT_PROFILE
     author: Author | None = NOBODY
-    """Who has written it, None where a `PolicyAuthorRead` will say so: a policy waits for no name."""
+    """Its author, None if a `PolicyAuthorRead` follows: a policy does not wait for its author."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -130,12 +130,12 @@ class PolicyRefused:
     message: str
     author: Author | None = NOBODY
     missing: bool = False
-    """Whether there is none, or it cannot be read."""
+    """Whether the policy does not exist or cannot be read."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyAuthorRead:
-    """It was read who has written the policy that was loaded or refused last."""
+    """The author of the last loaded or refused policy was read."""
 
     author: Author
 
@@ -151,7 +151,7 @@ class TeamPoliciesRead:
 class PauseRead:
     """The kill switch was read: a pause, or None where there is none.
 
-    `author` has changed it last; None where only the pause was read.
+    `author` changed it last; None if only the pause was read.
     """
 
     pause: Pause | None
@@ -160,7 +160,7 @@ class PauseRead:
 
 @dataclass(frozen=True, kw_only=True)
 class ApprovalRead:
-    """The approvals were read: the hash of the plan that a person has approved last, "" where there is none.
+    """The approvals were read: the hash of the plan that a person approved last, "" if there is none.
 
     `written` is the approval of a whole plan.
     """
@@ -196,7 +196,7 @@ class PreventionReported:
 
 @dataclass(frozen=True, kw_only=True)
 class ResilienceReported:
-    """What a lost domain leaves was computed, or could not be, of a cycle in a term of this process."""
+    """The resilience of a cycle in a term of this process was computed, or could not be."""
 
     report: ResilienceReport
     term: int
@@ -211,7 +211,7 @@ class SurgesReported:
 
 @dataclass(frozen=True, kw_only=True)
 class HistoryStored:
-    """The ConfigMaps of the history were written or read: what they have."""
+    """The ConfigMaps of the history were written or read; `stored` has their last numbers."""
 
     stored: Stored
 
@@ -220,7 +220,7 @@ class HistoryStored:
 class Leading:
     """Leadership was won, with the memory that the last leader saved, or lost. `term` counts how often it was won.
 
-    `remaining` are the UIDs of pods of its planned moves that were read since: they exist and are not terminating.
+    `remaining` are the UIDs of pods of its planned moves that still exist and are not terminating, as read since then.
     """
 
     leads: bool

@@ -61,16 +61,16 @@ _MOST_EVICTIONS = 200
 """A plan with more evictions is not stored: the ConfigMap would be too large."""
 
 _MOST_NAMESPACES: Final = 100
-"""Namespaces without the right to evict that are named."""
+"""Up to this many namespaces without the right to evict are named."""
 
 _MOST_DETAILED: Final = 100
-"""Moves in flight that are stored with their destinations."""
+"""Up to this many moves in flight are stored with their destinations."""
 
 _MOST_SENT: Final = 1_000
-"""Evictions that are assumed to have been sent in the minute before; larger rates are not reached in practice."""
+"""Most evictions that are assumed for the last minute; larger rates are not reached in practice."""
 
 _LEAST_STATUS: Final = 24 * 1024
-"""Bytes that the status has beside a plan that a person is asked to approve."""
+"""Bytes reserved for the status beside a plan that waits for approval."""
 
 _log = structlog.get_logger("rebalancer")
 
@@ -78,10 +78,10 @@ _log = structlog.get_logger("rebalancer")
 def status_documents(
     state: LoopState, identity: str, policy_source: str, as_of: datetime | None = None
 ) -> tuple[Document, ...]:
-    """Return the documents to store, the most important first: the others are left out if there is no space.
+    """Return the documents to store, the most important first; later documents are left out if there is no space.
 
-    That is the memory, then a plan that a person is asked to approve. The status fits beside these: it loses its map
-    before a plan is left out, then rows.
+    First comes the memory, then a plan that waits for approval. The status is made to fit beside them: it loses its
+    map, and then rows, before a plan is left out.
     """
     memory = Document(MEMORY_KEY, memory_text(state.memory))
     cycle, status = state.cycle, status_document(state, identity, policy_source, as_of)
@@ -99,9 +99,9 @@ def status_documents(
 
 
 def read_memory(text: str, policy: Policy, now: datetime) -> Memory:
-    """Return what the last leader saved; where it cannot be read, a memory with which nothing is evicted for a minute.
+    """Return the memory that the last leader saved; an unreadable one becomes one without evictions for a minute.
 
-    Nobody knows then what was evicted in the last minute, so it counts as the most that the policy allows.
+    In that case the evictions of the last minute are unknown, so the most that the policy allows is assumed.
     """
     memory = parse_memory(text)
     if memory is not NO_MEMORY or not text.strip():
@@ -115,7 +115,7 @@ def read_memory(text: str, policy: Policy, now: datetime) -> Memory:
 def status_document(
     state: LoopState, identity: str, policy_source: str, as_of: datetime | None = None
 ) -> StatusDocument:
-    """Return the status of a process by its loop's state; `as_of` is now, None where that is not to be said."""
+    """Return the status of a process by its loop's state; `as_of` is now, None to leave the time out."""
     cycle = state.cycle
     moves = state.memory.moves
     account = find_account(state, cycle) if cycle else None
@@ -188,7 +188,7 @@ def _find_workloads(view: View) -> frozenset[Reference]:
 
 
 def _in_flight(moves: Sequence[Move]) -> tuple[MoveEntry, ...]:
-    """Return the entries of the moves in flight; of many only the first have all details."""
+    """Return the entries of the moves in flight; if there are many, only the first have all details."""
     moving = [move for move in moves if move.in_flight]
     detailed = [move_entry(move, find_usual(moves, [move.workload])) for move in moving[:_MOST_DETAILED]]
     return (*detailed, *(structs.replace(move_entry(move), to={}) for move in moving[_MOST_DETAILED:]))

@@ -32,7 +32,7 @@ from rebalancer.surge.record import Ending, Phase, Surge, decode_surges, encode_
 from rebalancer.surge.report import NO_SURGES, Ended, Refused, SurgeReport, UnderWay, count_pods
 
 EVERY: Final = 1.0
-"""Seconds between two looks."""
+"""Seconds between two passes."""
 
 _READ_AGAIN: Final = 30.0
 """Seconds after which records that could not be read are read again."""
@@ -70,7 +70,7 @@ class SurgeWorker:
         self._read_again_at = 0.0
         self._looked_at: object = None
         self._marked: tuple[Pod, ...] = ()
-        """The pods that the last cycle has seen marked."""
+        """The pods that were marked in the last cycle's snapshot."""
         self._refused: dict[str, Refused] = {}
         self._lost: tuple[Surge, ...] = ()
         """The records that were known when the last ones could not be stored."""
@@ -93,7 +93,7 @@ class SurgeWorker:
                 _log.exception("surge failed")
 
     def work(self) -> None:
-        """Look once, and do for each surge what is to be done next."""
+        """Make one pass, with the next action of each surge."""
         state = self._get_state()
         if not state.leadership.leads:
             self._records = None
@@ -121,9 +121,9 @@ class SurgeWorker:
     # Records
 
     def _load(self, state: LoopState) -> bool:
-        """Read the records once in a term, where surges are in use or have left a mark; return whether they are known.
+        """Read the records once in a term if surges are in use or have left a mark; return whether they are known.
 
-        Off, nothing is requested for them. Where they cannot be read, it is tried again after a while.
+        If surges are off, no request is sent. A failed read is repeated after a while.
         """
         may_have_records = self._may_have_records(state)
         if self._records is not None and self._term == state.leadership.term:
@@ -141,7 +141,7 @@ class SurgeWorker:
                 self._publish((), (), f"the records of surges cannot be read: {error}" if used else "")
                 return False
             records = ()
-        # Only the leader writes: what is missing since this process has stored it, somebody has removed by hand.
+        # Only the leader writes, so missing records were removed by hand.
         there = {one.uid for one in records}
         missing = tuple(one for one in lost if one.uid not in there)
         if missing and self._store((*records, *missing)):
@@ -151,7 +151,7 @@ class SurgeWorker:
         self._records = (*records, *missing)
         self._read_again_at = 0.0
         self._term = state.leadership.term
-        self._report = NO_SURGES  # what was told in an earlier term is forgotten
+        self._report = NO_SURGES  # reports of an earlier term are forgotten
         return True
 
     def _may_have_records(self, state: LoopState) -> bool:
@@ -185,14 +185,14 @@ class SurgeWorker:
             return False
 
     def _replace(self, surge: Surge, by: Surge | None) -> str:
-        """Store a record in place of one, None: without it; return why that failed, "" if it did not."""
+        """Replace a record, or with None remove it, and store; return why that failed, "" if it did not."""
         if self._records is None:
             return "the records of surges are read again"
         others = tuple(one for one in self._records if one.uid != surge.uid)
         return self._store(others if by is None else (*others, by))
 
     def _unmark_orphans(self, state: LoopState) -> None:
-        """Remove marks without a record: a view that was behind did not show them when the record was closed."""
+        """Remove marks without a record, which a late view did not show when the record was closed."""
         assert self._records is not None
         owners = {one.owner for one in self._records}
         orphans = [pod for pod in self._marked if pod.owner is not None and pod.owner.uid not in owners]
@@ -204,7 +204,7 @@ class SurgeWorker:
     # Begin
 
     def _begin(self, state: LoopState) -> tuple[Surge, ...]:
-        """Store and return the records of the surges of the last cycle; nothing is written before the next look."""
+        """Store and return the records of the last cycle's surges; other writes wait for the next pass."""
         cycle = state.cycle
         if cycle is None or cycle is self._begun_of or self._find_obstacle(state):
             return ()
@@ -223,7 +223,7 @@ class SurgeWorker:
         return begun
 
     def _may_begin(self, surge: Surge) -> bool:
-        """Return whether a workload is as it was planned and nobody else declares its replicas."""
+        """Return whether a workload is as the plan assumes and no other author declares its replicas."""
         try:
             read = self._cluster.read_scale(surge.workload)
         except ReadFailedError as error:
@@ -242,7 +242,7 @@ class SurgeWorker:
     # Go on
 
     def _go_on(self, surge: Surge, snapshot: Snapshot, state: LoopState, now: datetime) -> UnderWay | Ended:
-        """Do what is next for a surge; return what is said of it."""
+        """Take the next action of a surge; return the report on it."""
         act = self._follow(surge, snapshot, state, now)
         match act:
             case Wait(why=why):
@@ -250,7 +250,7 @@ class SurgeWorker:
             case Mark(pod, cost):
                 problem = self._patch(_patch_of(pod, cost))
                 if problem and surge.phase is Phase.TAKING_BACK and now >= surge.until:
-                    # Where no cost can be written for a while, pods are taken back all the same, whichever go then.
+                    # If no cost can be written for a while, pods are taken back anyway, even if other pods go then.
                     problem = self._scale(surge, surge.most, surge.count) or problem
                 return UnderWay(surge, problem)
             case Scale(before, after):
@@ -291,7 +291,7 @@ class SurgeWorker:
         except ReadFailedError as error:
             return str(error)
         if read is None or (read.uid, read.replicas) != (surge.uid, before):
-            return ""  # it is done already, or somebody else has scaled it: the next look says which
+            return ""  # it is done already, or another author has scaled it: the next pass shows which
         if _is_of_others(surge, read):
             return self._replace(surge, surge.enter(Phase.UNMARKING, ending=Ending.SCALED))
         obstacle = (self._find_unready(surge) if surge.phase is Phase.REMOVING else "") or self._find_last_obstacle()
@@ -302,7 +302,7 @@ class SurgeWorker:
         return answer.message if answer.result not in {ScaleResult.SCALED, ScaleResult.CONFLICT} else ""
 
     def _find_unready(self, surge: Surge) -> str:
-        """Return that not all pods are Ready as the API server has them, "" where they are: others would go then."""
+        """Return which pods are not Ready at the API server, "" if none; these would go in place of marked pods."""
         try:
             count = self._cluster.count_replicas(surge.workload)
         except ReadFailedError as error:
@@ -310,7 +310,7 @@ class SurgeWorker:
         return "" if count.ready == surge.most else f"{count.ready} of {surge.most} pods are Ready"
 
     def _confirm(self, surge: Surge, following: Surge, snapshot: Snapshot) -> tuple[Surge, str]:
-        """Return the record that is to follow by what the API server has now, and why none may, "" if it may."""
+        """Return the next record by the API server's present state, and why there may be none, "" if there may."""
         known = snapshot.workload.get(surge.uid)
         try:
             read = self._cluster.read_scale(surge.workload)
@@ -340,7 +340,7 @@ class SurgeWorker:
         return f"the view of the cluster is out of date: {staleness}" if staleness else ""
 
     def _find_last_obstacle(self) -> str:
-        """Return why nothing may be written right now; no other request makes its answer old."""
+        """Return why nothing may be written right now; called last, so that no other request makes its answer old."""
         obstacle = self._find_obstacle(self._get_state())
         if obstacle:
             return obstacle

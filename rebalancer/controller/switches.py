@@ -1,7 +1,7 @@
-"""What people write into ConfigMaps, the pause and the approval, watched.
+"""Watches what people write into ConfigMaps: the pause and the approval.
 
-A pause acts at once, and an approved plan does not wait for the interval. Right before each request, `kill_switch`
-reads the pause besides, whatever the watches do.
+A pause acts at once, and an approved plan does not wait for the interval. In addition to the watch, `kill_switch` reads
+the pause right before each request.
 """
 
 from collections.abc import Callable
@@ -74,13 +74,13 @@ def written_from_contents(contents: Contents) -> Written:
 def watch_approvals(transport: Transport, namespace: str, tell: Callable[[LoopEvent], None]) -> Reflector:
     """Return the watch, not yet started, that reports every change to the loop.
 
-    What cannot be read is logged, once.
+    An unreadable approval is logged once.
     """
     logged = ""
 
     def report(contents: Contents) -> None:
         nonlocal logged
-        # What cannot be read approves nothing.
+        # An unreadable approval approves nothing.
         config_maps: tuple[ConfigMap, ...] = contents.objects
         approved = find_approval(config_maps[0]) if config_maps else ""
         written = written_from_contents(contents)

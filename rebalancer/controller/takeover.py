@@ -1,8 +1,8 @@
-"""What a new leader reads at the API server about the moves that the last leader has stored.
+"""Reads at the API server, for a new leader, the pods of the moves that the last leader has stored.
 
-All evictions of a cycle are stored before the first is requested. A process that ends in between leaves planned moves,
-and nobody knows whether they were requested. Unless their pods are read, they would count as evicted for two minutes,
-and their workloads as repaired.
+All evictions of a cycle are stored before the first is requested. A process that ends in between leaves planned moves
+that may or may not have been requested. Unless their pods are read, they count as evicted for two minutes, and their
+workloads as repaired.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from rebalancer.model.moves import Memory, MoveState
 from rebalancer.ports import Cluster, ReadFailedError
 
 READ_SECONDS: Final = 1.0
-"""For how long pods are read, one after the other: the thread that reads them has to renew the Lease, too."""
+"""Seconds for reading pods, one by one; limited because the same thread has to renew the Lease."""
 
 _log = structlog.get_logger("rebalancer.lease")
 
@@ -22,8 +22,8 @@ _log = structlog.get_logger("rebalancer.lease")
 def find_remaining(cluster: Cluster, memory: Memory, monotonic: Callable[[], float]) -> frozenset[str]:
     """Return the UIDs of the pods of planned moves that exist and are not terminating. Never raises ReadFailedError.
 
-    A pod that could not be read is not among them: its move stays in flight until the watch shows its result, or for
-    two minutes. The first failed read ends the search.
+    A pod that could not be read is left out: its move stays in flight until the watch shows its result, or for two
+    minutes. The first failed read ends the search.
     """
     planned = [move for move in memory.moves if move.state is MoveState.PLANNED]
     deadline = monotonic() + READ_SECONDS

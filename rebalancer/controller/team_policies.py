@@ -23,10 +23,10 @@ POLL_SECONDS: Final = 10.0
 """The time from one pass over all namespaces to the next."""
 
 PAUSE_SECONDS: Final = 0.05
-"""The time between two requests of a pass: at most twenty requests a second, however many namespaces there are."""
+"""The time between two requests of a pass, for at most twenty requests a second."""
 
 RETRY_SECONDS: Final = 60.0
-"""How long a namespace is left alone whose ConfigMap this process may not read; at most, if it gives no answer."""
+"""How long a namespace with a forbidden ConfigMap is skipped; without an answer, at most this long."""
 
 _MOST_UNANSWERED: Final = 3
 """Requests of a pass that may fail without a clear answer."""
@@ -58,14 +58,14 @@ class TeamPolicyReader(PollingThread):
         self._clock = clock
         self._readings: Mapping[str, TeamReading] = {}
         self._config_maps: dict[str, ConfigMap | None] = {}
-        """What was read last, by namespace: a text that has not changed is not parsed again."""
+        """The last ConfigMap by namespace, because an unchanged text is not parsed again."""
         self._retry: dict[str, float] = {}
-        """By namespace, until when it is left alone."""
+        """By namespace, until when it is skipped."""
         self._failures: dict[str, int] = {}
         """By namespace, the requests in a row without a clear answer."""
         self._unanswered = 0
         self._next = ""
-        """Where the next pass begins: with the first namespace that the last one did not come to."""
+        """The first namespace of the next pass: the first that the last pass did not reach."""
         super().__init__("team-policies", POLL_SECONDS, partial(self.poll, pause=PAUSE_SECONDS))
 
     def poll(self, *, pause: float = 0.0, ended: Callable[[], bool] = lambda: False) -> None:
@@ -133,6 +133,6 @@ class TeamPolicyReader(PollingThread):
             return TeamReading(policy=before.policy, problem=problem)
         self._unanswered += 1
         failures = self._failures[namespace] = self._failures.get(namespace, 0) + 1
-        if failures > 1:  # the first may be the server's as a whole
+        if failures > 1:  # the first failure may be the server's as a whole
             self._retry[namespace] = self._clock() + min(RETRY_SECONDS, POLL_SECONDS * 2 ** min(failures, 6))
         return before if before is not _NOT_READ else TeamReading(policy=None, problem=str(error))

@@ -1,4 +1,4 @@
-"""What the process shows of itself: metrics, health, readiness, and the log of missing objects."""
+"""The process's telemetry: metrics, health, readiness, and the log of missing objects."""
 
 import time
 from collections import Counter
@@ -76,7 +76,7 @@ _STATUS = ("/configmaps", f"/configmaps/{STATUS}")
 """How the paths of requests end that create or change the status."""
 
 _NOT_THERE = frozenset({403, 404})
-"""The answers where it does not exist, and this account may not create it."""
+"""The answers if the status does not exist and this account may not create it."""
 
 _RIGHTS = "/apis/authorization.k8s.io/"
 """How the path of a question about rights begins."""
@@ -85,7 +85,7 @@ _OPTIONAL = tuple(f"/{kind.plural}" for kind in OPTIONAL_KINDS)
 """How the path of a list or a watch of an optional kind ends."""
 
 _CONFLICT = 409
-"""A code that counts as an answer like any other."""
+"""A code that counts as an ordinary answer."""
 
 _log = structlog.get_logger("rebalancer")
 
@@ -171,7 +171,7 @@ class Telemetry:
     def _count_request(self, method: str, path: str, code: int, is_meant: bool, seconds: float) -> None:
         """Count a request. A refusal on purpose (`is_meant`) is no failure, whatever its code."""
         self._metrics.counter(API_REQUESTS).labels(*parse_request(method, path), str(code)).inc()
-        # One team without a right must not open the breaker, nor many hold it shut. No more must events: nothing
+        # One team without a right must not open the breaker, nor many keep it shut. The same holds for events: nothing
         # depends on them, and a webhook or a quota of one namespace may refuse them all. Nor must a kind that is
         # optional: the roles of an earlier version have no right to it. Nor must what is written for people alone, or a
         # question about rights: where it has no answer, the next eviction has.
@@ -192,7 +192,7 @@ class Telemetry:
         for occurrence in state.happened:
             if isinstance(occurrence, RequestAnswered):
                 self._metrics.counter(EVICTIONS).labels(occurrence.result).inc()
-        if state.leadership.leads:  # what was answered after a lost Lease is another leader's to count
+        if state.leadership.leads:  # another leader counts answers that come after a lost Lease
             self._count(state.happened)
         if state.cycle is not self._shown:
             self._shown, self._findings = state.cycle, ()
@@ -207,10 +207,10 @@ class Telemetry:
             self._viewer.show(state, (*self._findings, *state.reported.prevention.findings))
 
     def _take_cycle(self, cycle: Cycle) -> None:
-        """Begin the series of what a cycle plans, and find its findings."""
+        """Begin the series of a cycle's planned evictions, and compute its findings."""
         self._workload_evictions.plan(cycle.plan, cycle.context.now)
         unmatched = find_unmatched(cycle.view, cycle.assessment, cycle.context.policy)
-        if self._web is not None:  # findings cost more than an assessment, and nobody would read them
+        if self._web is not None:  # findings cost more than an assessment, and nothing would show them
             self._findings = find_findings(cycle.view, cycle.assessment, unmatched)
         self._unmatched.update(cycle.context.policy.cluster.hash, unmatched)
 
@@ -244,11 +244,11 @@ class Telemetry:
         return f"no cycle for {silent:.0f}s, expected within {limit:.0f}s" if silent > limit else ""
 
     def watch_threads(self, *parts: HasThread | None) -> None:
-        """Make the end of their threads a failure of the liveness check; None is a part that this process lacks."""
+        """Let the liveness check fail if a thread of these parts ends; None is a part that this process lacks."""
         self._threads.extend(part.thread for part in parts if part is not None)
 
     def _check_threads(self) -> str:
-        """Name the threads that have ended, "" if none has: without them changes would go unnoticed."""
+        """Name the threads that have ended, whose changes would go unnoticed; "" if none has."""
         ended = [
             thread.name
             for thread in (*self._cluster.threads, *self._threads)
@@ -257,7 +257,7 @@ class Telemetry:
         return f"ended: {', '.join(ended)}" if ended else ""
 
     def _refresh(self, view: GaugeView) -> GaugeView:
-        """Add what changes without the loop."""
+        """Add values that change without the loop."""
         return replace(view, leads=view.state.leadership.leads and self._leads(), watches=self._read_watches())
 
     def _read_watches(self) -> Sequence[WatchReading]:
@@ -271,17 +271,17 @@ class Telemetry:
 
 
 class UnmatchedLog:
-    """Logs what the policy references and the cluster lacks: once per policy, and again when it comes back.
+    """Logs the policy's references to missing objects: once per policy, and again when they are missing again.
 
-    The numbers in a message change with the cluster; they do not make it a new one. Nor does an edit of a team policy,
-    whose references are logged when they are new: many teams edit often.
+    Changed numbers in a message do not make it a new message. Because many teams edit often, an edit of a team policy
+    logs only new references.
     """
 
     def __init__(self) -> None:
         self._logged: frozenset[tuple[str, ...]] = frozenset()
 
     def update(self, policy: str, unmatched: Iterable[Unmatched]) -> None:
-        """Log what was not there in the last cycle; `policy` is the cluster policy's hash."""
+        """Log references that were not missing in the last cycle; `policy` is the cluster policy's hash."""
         references = {(policy, entry.group, entry.limit, entry.field, entry.value): entry for entry in unmatched}
         for reference, entry in references.items():
             if reference not in self._logged:

@@ -1,10 +1,10 @@
-"""Which changes in the cluster call for a cycle at once, so that a repair takes as long as its pods take to start.
+"""Finds changes in the cluster that call for a cycle at once, so that repairs are as fast as their pods start.
 
 A watch delivers thousands of changes a minute, and almost none matters before the next interval. These do:
 
 * A node begins or ceases to take pods, or an autoscaler begins to remove it.
 * A workload is scaled down or has finished its rollout.
-* An owner's replacement is awaited, and one of its pods becomes Ready or is gone, or it cannot create one.
+* An owner's replacement is awaited, and one of the owner's pods becomes Ready or is gone, or it cannot create one.
 * A budget that an eviction waits for allows more.
 """
 
@@ -18,12 +18,12 @@ from rebalancer.model.workloads import Workload
 
 
 class Awaited(NamedTuple):
-    """What the loop waits for: replacements of these owners, by UID, and budgets in these namespaces."""
+    """What the loop waits for: replacements by these owners (UIDs), and budgets in these namespaces."""
 
     owners: frozenset[str] = frozenset()
     namespaces: frozenset[str] = frozenset()
     arrivals: bool = False
-    """Whether evictions wait until replacements arrive: then it matters that one is bound, or why it does not run."""
+    """Whether evictions wait for replacements, so that their binding, or a failed start, matters."""
 
 
 NOTHING_AWAITED = Awaited()
@@ -66,13 +66,13 @@ def _pod_matters(before: object, after: object, awaited: Awaited) -> bool:
 
 
 def _starts(before: object, pod: Pod) -> bool:
-    """Return whether a pod has been bound, or something else is wrong with its start."""
+    """Return whether a pod was bound, or the problem with its start has changed."""
     node, failure = (before.node, before.start_failure) if isinstance(before, Pod) else (None, "")
     return pod.node != node or pod.start_failure != failure
 
 
 def _refuses_pods(before: Workload, after: Workload, awaited: Awaited) -> bool:
-    """Return whether an owner whose replacement is awaited says now that it cannot create pods."""
+    """Return whether an owner whose replacement is awaited now reports that it cannot create pods."""
     return after.uid in awaited.owners and bool(after.creation_failure) and not before.creation_failure
 
 
@@ -81,7 +81,7 @@ def _takes_pods(node: object) -> bool:
 
 
 def _is_removed(node: object) -> bool:
-    """Return whether an autoscaler is removing a node: it may be gone before the next cycle that is due."""
+    """Return whether an autoscaler is removing a node, which may be gone before the next cycle."""
     return isinstance(node, Node) and node.being_removed
 
 

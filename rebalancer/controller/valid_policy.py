@@ -1,8 +1,8 @@
-"""Stores the policy in force, so that commands can plan by it even while the newest policy is not valid.
+"""Stores the policy in force, so that commands can plan by it even while the newest policy is invalid.
 
 An invalid policy replaces the valid one in its ConfigMap or file, and only the process still has the valid one. No
-decision waits for the write. The controller never reads it back: a new process begins with the policy that people have
-written.
+decision waits for the write. The controller never reads the stored policy: a new process begins with the policy that
+people have written.
 """
 
 from collections.abc import Callable
@@ -16,10 +16,10 @@ from rebalancer.controller.polling import PollingThread
 from rebalancer.policy.team_maps import VALID_POLICY_MAP
 
 STORE_SECONDS = 10.0
-"""Between two looks at what there is to store, and between two tries."""
+"""Seconds between two checks whether to store, and between two tries."""
 
 _SKIPPED: Final = 60
-"""Looks that pass after a try that has failed: what an installation lacks is there in minutes at the earliest."""
+"""Checks to skip after a failed try, because a missing part of an installation takes minutes to appear."""
 
 _log = structlog.get_logger("rebalancer.policy")
 
@@ -31,11 +31,11 @@ class ValidPolicyKeeper(PollingThread):
         self._transport, self._namespace, self._leads = transport, namespace, leads
         self._valid = first
         self._stored: bytes | None = None
-        """What this process has stored since it leads, None if nothing."""
+        """The policy that this process has stored since it leads, None if none."""
 
         self._problem = ""
         self._skipped = 0
-        """How many looks are to pass before the next try."""
+        """How many checks to skip before the next try."""
 
         super().__init__("valid-policy", STORE_SECONDS, self.poll)
 
@@ -44,9 +44,9 @@ class ValidPolicyKeeper(PollingThread):
         self._valid, self._skipped = policy, 0
 
     def poll(self) -> None:
-        """Store the policy in force, if this process leads; what goes wrong is logged once, and tried again."""
+        """Store the policy in force if this process leads; a failure is logged once, and retried."""
         if not self._leads():
-            self._stored = None  # another leader may have stored another one
+            self._stored = None  # another leader may have stored another policy
             return
         valid = self._valid
         self._skipped -= 1

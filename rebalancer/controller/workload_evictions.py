@@ -1,11 +1,12 @@
-"""Evictions by workload: which series there are, and for how long.
+"""Evictions by workload: chooses the series, and how long they stay.
 
 A series begins at 0 when an eviction is planned, so that `increase()` sees the first one, unless it is planned and
 granted between two scrapes. The series ends an hour after the workload's last planned or granted eviction: a value that
 somebody may still look at must not begin anew.
 
-The number of workloads is limited; the rest are counted together. A namespace takes another series only while it has
-fewer than are free. So no namespace has more than half of what it found free, and the others get the rest.
+The number of workloads is limited; the rest are counted together. A namespace gets another series only while it has
+fewer than are free. So no namespace takes more than half of the series that it found free, and other namespaces get the
+rest.
 
 After a lost Lease no series begins or grows. The series stay for their hour, like the other counters: the last
 evictions may not have been scraped yet, and a sum over all replicas counts each eviction once.
@@ -27,7 +28,7 @@ MOST_WORKLOADS: Final = 5_000
 """Workloads with series of their own."""
 
 OTHER: Final = Reference(namespace="", kind="", name="other")
-"""All others."""
+"""Stands for all other workloads."""
 
 RETENTION: Final = timedelta(hours=1)
 """How long series stay after the last eviction that was planned or granted."""
@@ -55,17 +56,17 @@ class WorkloadEvictions:
         self._series(move.workload, move.cause, move.changed_at).inc()
 
     def end(self, now: datetime) -> None:
-        """End the series of workloads that nothing has happened to for an hour."""
+        """End the series of workloads without an event for an hour."""
         for workload in [workload for workload, last in self._last.items() if now - last >= RETENTION]:
             del self._last[workload]
             if workload != OTHER:
                 self._held[workload.namespace] -= 1
             for cause in Cause:
                 self._counter.remove(*astuple(workload), cause)
-        self._held = +self._held  # without the namespaces that have none any more
+        self._held = +self._held  # without namespaces that no longer have series
 
     def _series(self, workload: Reference, cause: Cause, now: datetime) -> Counter:
-        workload = Reference(*map(visible, astuple(workload)))  # the same as shown: the same series
+        workload = Reference(*map(visible, astuple(workload)))  # equal when displayed: one series
         if workload not in self._last:
             if self._has_place(workload.namespace):
                 self._held[workload.namespace] += 1

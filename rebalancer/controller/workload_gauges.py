@@ -23,7 +23,7 @@ def _report_of(view: GaugeView) -> PreventionReport:
 
 
 def _mark_workloads(workloads: Iterable[Reference], marked: frozenset[Reference]) -> Iterable[Row]:
-    """Yield 1 for the marked workloads and 0 for the others; names of bare pods are no labels."""
+    """Yield 1 for marked workloads and 0 for other ones; names of bare pods are no labels."""
     series = (
         Series(
             namespace=workload.namespace,
@@ -111,7 +111,7 @@ def _count_excess(view: GaugeView) -> Iterable[Row]:
 
 
 def _count_by_workload(numbers: Iterable[tuple[Reference, int]]) -> Iterable[Row]:
-    """Yield the number of each workload; above 0 is a violation, the more the worse."""
+    """Yield the number of each workload; a number above 0 is a violation, and larger is worse."""
     series = (
         Series(
             namespace=workload.namespace,

@@ -1,4 +1,4 @@
-"""Expressions of admission policies that are false for every eviction, as far as an evaluator is not needed.
+"""Recognizes, without an evaluator, expressions of admission policies that are false for every eviction.
 
 An eviction is the creation of the subresource `eviction` of a pod. Policies that freeze a namespace compare just that:
 
@@ -21,7 +21,7 @@ _KNOWN: Final[Mapping[str, str]] = {
 }
 _COMPARISON: Final = re.compile(r"""([\w.]+)\s*(==|!=)\s*(["'])([^"'\\]*)\3""")
 _LONGEST: Final = 200
-"""Characters of an expression that is looked at."""
+"""Longer expressions are not evaluated."""
 
 
 def is_false_of_evictions(expression: str) -> bool:
@@ -40,7 +40,7 @@ def is_false_of_evictions(expression: str) -> bool:
 
 
 def _evaluate(text: str) -> bool | None:
-    """Return the value of a literal or of one comparison, None where it is not known."""
+    """Return the value of a literal or of one comparison, None if it is not known."""
     if text in {"true", "false"}:
         return text == "true"
     compared = _COMPARISON.fullmatch(text)

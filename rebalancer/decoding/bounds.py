@@ -18,7 +18,7 @@ from rebalancer.model.labels import Operator, RequiredLabel, find_required_label
 MOST_TERMS: Final = 64
 """Entries of a list of constraints, or of affinity terms about pods, that are read."""
 MOST_BYTES: Final = 65_536
-"""Bytes of them, tolerations and node affinity together that are read, as the API server sends them."""
+"""Most bytes of these lists, tolerations and node affinity together, as the API server sends them."""
 LONGEST_KEY: Final = 317
 """Characters of a label's key: a DNS subdomain of 253, a slash, a name of 63 (`IsQualifiedName` of apimachinery)."""
 LONGEST_NAME: Final = 253
@@ -32,7 +32,7 @@ _MOST_LABELS: Final = 4_096
 LONGEST_ANNOTATION: Final = 256
 """Characters of an annotation that are kept."""
 LONGEST_VOLUME_LIST: Final = 4_096
-"""The same of the annotation that lists the volumes of a pod."""
+"""Characters that are kept of the annotation that lists the volumes of a pod."""
 
 _VOLUME_LIST: Final = "safe-to-evict-local-volumes"
 _ENCODE: Final = msgspec.json.Encoder().encode
@@ -49,7 +49,7 @@ def shorten_annotation(key: str, text: str) -> str:
 
 
 def find_excess(source: wire.PodSpec, owners: Iterable[wire.OwnerReference] = ()) -> str:
-    """Return what of a pod is more or longer than is read, "" where nothing is."""
+    """Return which part of a pod exceeds the limits of reading, "" if none."""
     return next(_find_excesses(source, owners), "")
 
 
@@ -76,7 +76,7 @@ def _find_excesses(source: wire.PodSpec, owners: Iterable[wire.OwnerReference]) 
 
 
 def _count_bytes(source: wire.PodSpec) -> int:
-    """Return the size of what affects where a pod is placed; 0 of most pods, which have none of it."""
+    """Return the size of the fields that affect a pod's placement; 0 for most pods, which have none of them."""
     parts = source.topology_spread_constraints, source.affinity, source.tolerations, source.node_selector
     return len(_ENCODE(parts)) if any(parts) else 0
 
@@ -94,9 +94,9 @@ def _list_terms(source: wire.PodSpec) -> Iterator[tuple[str, Sequence[Any]]]:
 
 
 def summarize_unread(source: wire.PodSpec) -> UnreadTerms | None:
-    """Return which pods the required anti-affinity of a pod may select, without its terms; None where it has none.
+    """Return which pods the required anti-affinity of a pod may select, without its terms; None if it has none.
 
-    Other terms of a pod that runs close no node to others: they change scores alone, and nothing is forced by these.
+    Other terms of a running pod exclude no node for other pods: they change only scores, which force nothing.
     """
     against = source.affinity.pod_anti_affinity if source.affinity is not None else None
     terms = (against.required_during_scheduling_ignored_during_execution if against is not None else None) or ()
@@ -114,7 +114,7 @@ def summarize_unread(source: wire.PodSpec) -> UnreadTerms | None:
 
 
 def _find_required_labels(selector: wire.LabelSelector | None) -> Iterable[RequiredLabel]:
-    """Return labels such that a selected pod has at least one of them; none where no pod is selected."""
+    """Return labels of which every selected pod has at least one; empty if no pod is selected."""
     if selector is None:
         return ()
     equal = ((key, Operator.IN, (value,)) for key, value in (selector.match_labels or {}).items())

@@ -49,7 +49,7 @@ _KUBELET: Final = "kubelet"
 """The field manager that registers nodes."""
 _ZONE_FIELDS: Final = {f"f:{label}" for label in (ZONE, BETA_ZONE)}
 _OPERATORS: Final = frozenset(map(str, Operator))
-"""Newer releases of Karpenter have further operators on numbers; no domain depends on them."""
+"""Known operators. Newer releases of Karpenter have further operators on numbers, but no domain depends on them."""
 
 
 def decode_budget(source: wire.DisruptionBudget, _: Interner) -> DisruptionBudget:
@@ -216,7 +216,7 @@ def decode_node(source: wire.Node, intern: Interner) -> Node:
     condition = next((condition for condition in status.conditions or () if condition.type == "Ready"), None)
     ready = condition is not None and condition.status == "True"
     return Node(
-        name=sys.intern(metadata.name),  # as the pods' `node`: look-ups by name compare no text, then
+        name=sys.intern(metadata.name),  # the same object as the pods' `node`, so that look-ups by name compare no text
         uid=metadata.uid,
         labels=decode_labels(metadata.labels),
         annotations=decode_annotations(metadata.annotations),
@@ -240,9 +240,9 @@ def decode_node(source: wire.Node, intern: Interner) -> Node:
 
 
 def _find_loss(source: wire.Node, unready: wire.Condition | None) -> datetime | None:
-    """Return since when a node has been cordoned or not Ready, by its taint and condition; of both the earlier.
+    """Return since when a node has been cordoned or not Ready, by taint and condition; if both, the earlier time.
 
-    Of a node whose kubelet has never said anything the condition is the node controller's, and its time is no loss.
+    If a node's kubelet has never reported, the condition is the node controller's, and its time does not count.
     """
     times = [unready.last_transition_time] if unready is not None and unready.reason != _NEVER_UPDATED else []
     if source.spec.unschedulable:
@@ -251,7 +251,7 @@ def _find_loss(source: wire.Node, unready: wire.Condition | None) -> datetime | 
 
 
 def _find_first(types: Collection[str], conditions: Sequence[wire.Condition]) -> str:
-    """Return the first type, by name, of the conditions of these types that are true, "" without."""
+    """Return the first of these types, by name, whose condition is true, "" if none is."""
     return min((one.type for one in conditions if one.type in types and one.status == "True"), default="")
 
 
@@ -268,15 +268,15 @@ def _find_features_without(status: wire.NodeStatus) -> tuple[str, ...]:
 
 
 def _find_cordoner(source: wire.Node) -> str:
-    """Return the field manager that owns `spec.unschedulable`, "" where none is named."""
+    """Return the field manager that owns `spec.unschedulable`, "" if none is named."""
     managers = source.metadata.managed_fields or ()
     return next((one.manager for one in managers if one.fields_v1.spec.unschedulable is not None), "")
 
 
 def _find_zone_change(source: wire.Node) -> datetime | None:
-    """Return since when a node has its zone label, None if it had it as it registered, or nothing says so.
+    """Return since when a node has its zone label, None if it registered with the label or the time is unknown.
 
-    A kubelet registers its node with the labels that it owns. Nodes that none has registered are simulated ones.
+    A kubelet registers its node with the labels that it owns. Nodes without such a registration are simulated.
     """
     managers = source.metadata.managed_fields or ()
     owner = next((one for one in managers if _ZONE_FIELDS & (one.fields_v1.metadata.labels or {}).keys()), None)

@@ -119,7 +119,7 @@ def decode_tolerations(source: Iterable[Toleration] | None, field: str) -> tuple
 
 
 def decode_spread(spec: wire.PodSpec) -> tuple[SpreadConstraint, ...]:
-    """Read the topology spread constraints in their order: the first that fails decides the verdict's code."""
+    """Read the topology spread constraints in order, because the first that fails decides the verdict's code."""
     read = []
     for position, constraint in enumerate(spec.topology_spread_constraints or ()):
         field = f"spec.topologySpreadConstraints[{position}]"

@@ -1,4 +1,4 @@
-"""What decides about new pods: quotas, limit ranges, service accounts, classes, webhooks, policies, autoscalers.
+"""Objects that decide about new pods: quotas, limit ranges, service accounts, classes, webhooks, policies, autoscalers.
 
 Sources:
 
@@ -81,7 +81,7 @@ def decode_cluster_quota(source: wire.ClusterResourceQuota, _: Interner) -> Clus
 def _decode_status(
     spec: wire.QuotaSpec, status: wire.QuotaStatus, of_spec: str, of_status: str
 ) -> tuple[Amounts, Amounts]:
-    """Return the limits and the use; without a status, which comes a moment later, the limits of the spec."""
+    """Return the limits and the use, from the spec while there is no status yet."""
     hard, field = (status.hard, of_status) if status.hard else (spec.hard, of_spec)
     return list_amounts(hard, f"{field}.hard"), list_amounts(status.used, f"{of_status}.used")
 
@@ -158,7 +158,7 @@ def decode_mutating(source: wire.WebhookConfiguration, _: Interner) -> WebhookCo
 def _decode_configuration(source: wire.WebhookConfiguration, *, mutating: bool) -> WebhookConfiguration:
     """Convert a configuration with its webhooks that are called when a pod is created, or evicted.
 
-    `matchPolicy` makes no difference: no other group or version has pods.
+    `matchPolicy` makes no difference, because no other group or version has pods.
     """
     webhooks = []
     for position, webhook in enumerate(source.webhooks or ()):
@@ -229,10 +229,9 @@ def decode_mutating_binding(source: wire.MutatingAdmissionPolicyBinding, _: Inte
 
 
 def _decode_matched(source: wire.MatchResources, field: str, matches: Callable[[wire.Rule], bool]) -> NewPods | None:
-    """Return which new pods, or evictions, are matched, None where none is; without rules every resource is.
+    """Return which new pods, or evictions, are matched, None if none; without rules every resource is matched.
 
-    `resourceNames` may match: the names of most new pods are generated, and a pod that they match is not excluded by
-    them for certain.
+    `resourceNames` count as a possible match, because the names of most new pods are generated and not known before.
     """
     excluded = any(not rule.resource_names and matches(rule) for rule in source.exclude_resource_rules or ())
     if excluded or (source.resource_rules and not any(map(matches, source.resource_rules))):
@@ -279,7 +278,7 @@ def _is_eviction(resource: str) -> bool:
 
 
 def decode_endpoint_slice(source: wire.EndpointSlice, _: Interner) -> EndpointSlice:
-    """Convert an EndpointSlice to the model's; an endpoint that does not say whether it is ready is."""
+    """Convert an EndpointSlice to the model's; an endpoint without a readiness counts as ready."""
     labels = source.metadata.labels or wire.SliceLabels()
     return EndpointSlice(
         namespace=source.metadata.namespace,
@@ -321,7 +320,7 @@ def _find_policy(policies: Iterable[wire.ContainerPolicy], container: str) -> wi
 
 
 def _bound(target: Mapping[str, Quantity] | None, policy: wire.ContainerPolicy, field: str) -> Amounts:
-    """Return what a container is to request: what the policy controls, within its bounds; a bound of 0 is none."""
+    """Return the target requests of a container that the policy controls, within its bounds; a bound of 0 is none."""
     controlled = policy.controlled_resources if policy.controlled_resources is not None else _CONTROLLED
     least = dict(list_amounts(policy.min_allowed, "spec.resourcePolicy.minAllowed"))
     most = dict(list_amounts(policy.max_allowed, "spec.resourcePolicy.maxAllowed"))

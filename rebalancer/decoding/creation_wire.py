@@ -1,4 +1,4 @@
-"""The fields that are read from what decides about new pods; see `wire` for the form.
+"""The fields that are read of objects that decide about new pods; see `wire` for the form.
 
 Their metadata has only fields that are read. Labels and annotations of such objects are private, and so are the
 certificates, addresses and credentials that they contain.
@@ -175,7 +175,7 @@ class ValidatingAdmissionPolicyBinding(Wire, frozen=True):
 
 
 class MutatingPolicySpec(Wire, frozen=True):
-    """Without its expressions: what they make of a pod, a pod shows."""
+    """The spec without its expressions, because pods show their effect."""
 
     match_constraints: MatchResources | None = None
 

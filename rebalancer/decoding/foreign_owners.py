@@ -1,9 +1,9 @@
-"""Owners of kinds that Kubernetes itself does not have: what is read from an object of unknown shape.
+"""Reads owners of kinds outside of Kubernetes itself, whose shape is unknown.
 
-The scale subresource of its CustomResourceDefinition says where the number of wanted pods is, as for the controller of
+The scale subresource of the CustomResourceDefinition says where the number of wanted pods is, as for the controller of
 disruption budgets. In a file without the definition it is `.spec.replicas`. An object with a list of pods, like a
-StrimziPodSet, wants these. The other fields are read where most such kinds have them, as in a Deployment; they may be
-missing.
+StrimziPodSet, wants these pods. The other fields are read at their paths in a Deployment, which most such kinds share;
+they may be missing.
 """
 
 import re
@@ -28,14 +28,14 @@ from rebalancer.decoding.workloads import read_deadline
 from rebalancer.model.workloads import Workload, name_kind
 
 _SELECTORS: Final = (".status.selector", ".status.labelSelector")
-"""Where the selectors of most scale subresources are, where none says so."""
+"""Usual paths of the selector, for scale subresources that name none."""
 _DEFAULT_POLICY: Final = {"StatefulSet": "OrderedReady"}
-"""The podManagementPolicy of kinds that are like Kubernetes' own, where it is left out."""
+"""The default podManagementPolicy of kinds that resemble a kind of Kubernetes."""
 _REQUIREMENT: Final = re.compile(r"\s*([^\s=!,()]+)\s*(?:=|==)\s*([^\s=!,()]*)\s*\Z")
 
 
 class Scale(NamedTuple):
-    """Where a kind's scale subresource has its numbers: paths such as `.spec.replicas`; "" where there is none."""
+    """Where a kind's scale subresource has its numbers: paths such as `.spec.replicas`, "" if there is none."""
 
     replicas: str = ".spec.replicas"
     selector: str = ""
@@ -51,13 +51,13 @@ _SOURCE = msgspec.json.Decoder(_Source)
 
 
 class OwnerReader:
-    """Decodes the objects of one kind to `wire.ForeignOwner`, whatever else they have."""
+    """Decodes the objects of one kind to `wire.ForeignOwner`; other fields are skipped."""
 
     def __init__(self, scale: Scale) -> None:
         self._scale = scale
 
     def decode(self, data: bytes | msgspec.Raw) -> wire.ForeignOwner:
-        """Return what is read of an object; raise msgspec.ValidationError or MalformedObject if it is none."""
+        """Return the fields that are read of an object; raise msgspec.ValidationError or MalformedObject."""
         source = _SOURCE.decode(data)
         spec, status = source.spec or {}, source.status or {}
         whole = {"spec": spec, "status": status}
@@ -110,7 +110,7 @@ def _read_number(value: object) -> int | None:
 def _read_template(value: object) -> wire.PodTemplate | None:
     """Return a template of pods, None without one; templates of other objects have no containers.
 
-    Raises MalformedObject for an unreadable template: then its pods do not come back as they are.
+    Raises MalformedObject for an unreadable template, because replacements may then differ from present pods.
     """
     if value is None:
         return None
@@ -125,7 +125,7 @@ def _read_template(value: object) -> wire.PodTemplate | None:
 
 
 def _convert(value: object, shape: type[Any]) -> Any:
-    """Convert what looks like a shape to it, None where it is another."""
+    """Convert a value to a shape, None if it has another shape."""
     try:
         return msgspec.json.decode(msgspec.json.encode(value), type=shape)
     except msgspec.ValidationError:
@@ -140,7 +140,7 @@ def _parse_selector(text: str) -> wire.LabelSelector | None:
 
 
 def decode_foreign_owner(source: wire.ForeignOwner, intern: Interner, *, kind: str, group: str) -> Workload:
-    """Convert an owner to the model's; raise MalformedObject where it does not say how many pods it wants."""
+    """Convert an owner to the model's; raise MalformedObject if its number of wanted pods is missing."""
     metadata, spec, status = source.metadata, source.spec, source.status
     if not metadata.namespace:
         raise MalformedObject("metadata.namespace", "expected one: pods of several namespaces are not planned together")

@@ -1,7 +1,7 @@
 """One object for each distinct value: thousands of pods share a few specs and label sets.
 
-Pods come and go, and each job has labels of its own, so a store that watches must forget values. It does so when it has
-grown by a quarter since the last time: the cost for each new value is then constant.
+Pods come and go, and each job has its own labels, so a store that watches must forget values. It does so whenever it
+has grown by a quarter, so that the cost for each new value is constant.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,17 +16,17 @@ _FEWEST: Final = 250
 """Below this number of new values, a search for unused values does not pay."""
 
 _MOST_CONVERSIONS: Final = 50_000
-"""Conversions that are stored at once; then all are forgotten, and made again where they are needed."""
+"""After this many stored conversions, all are forgotten, and made again when needed."""
 
 
 class Interner:
-    """Returns the first of all equal values. Each store has its own, so that both are freed together."""
+    """Returns the first of all equal values. Each store has its own interner, so that both are freed together."""
 
     def __init__(self) -> None:
         self._values: dict[object, object] = {}
         self._limit = _FEWEST
         self._conversions: dict[bytes, object] = {}
-        """What was made of a text, by its digest: the texts are a hundred times as long."""
+        """Converted texts by the digest of the text, because texts are a hundred times as long."""
         self._last_text = b""
         self._last: object = None
         self._last_labels = NO_LABELS
@@ -56,8 +56,8 @@ class Interner:
         return self._last_read
 
     def convert(self, text: bytes, make: Callable[[bytes], Value]) -> Value:
-        """Return what `make` returns for a text: it is called once for equal texts. `make` must never change."""
-        if text == self._last_text:  # lists are sorted by name: what belongs together comes together
+        """Return the result of `make` for a text, which is called once for equal texts. `make` must never change."""
+        if text == self._last_text:  # lists are sorted by name, so pods of one owner come together
             return self._last  # type: ignore[return-value]  # one function, one type
         digest = blake2b(text, digest_size=16).digest()
         converted: Value | None = self._conversions.get(digest)  # type: ignore[assignment]  # one function, one type
@@ -74,7 +74,7 @@ class Interner:
 
     @property
     def is_overgrown(self) -> bool:
-        """Whether it has grown by a quarter since values were last forgotten."""
+        """Whether the number of values has grown by a quarter since values were last forgotten."""
         return len(self._values) > self._limit
 
     def forget_unused(self, used: Iterable[object]) -> None:
@@ -87,5 +87,5 @@ class Interner:
         self.accept_size()
 
     def accept_size(self) -> None:
-        """Count growth from here: every value is in use."""
+        """Count growth from the present size, because every value is in use."""
         self._limit = len(self._values) + max(_FEWEST, len(self._values) // 4)

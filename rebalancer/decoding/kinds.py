@@ -14,10 +14,10 @@ from rebalancer.model.workloads import name_kind
 
 
 class Decoder(Protocol):
-    """What reads an object: of most kinds msgspec's."""
+    """Decodes an object; for most kinds, msgspec's decoder."""
 
     def decode(self, data: bytes | msgspec.Raw, /) -> Any:
-        """Return an object's shape; raise msgspec.ValidationError if it has another."""
+        """Return an object in its shape; raise msgspec.ValidationError if the shape differs."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,12 +52,12 @@ class ResourceKind:
 
     @property
     def owner_name(self) -> str:
-        """The kind of the workloads that its objects are."""
+        """The kind of its objects as workloads."""
         return name_kind(self.name, self.group)
 
     @property
     def qualified_name(self) -> str:
-        """The same where two kinds of one name have an object of one name."""
+        """The name with the group, for two kinds of the same name with objects of the same name."""
         return f"{self.name}.{self.group}"
 
     @property
@@ -76,9 +76,9 @@ def make_kind(
     namespaced: bool = True,
     source: type[wire.Wire] | None = None,
 ) -> ResourceKind:
-    """Make a kind; `path` is group, version and plural, `name` its name where that is not the shape's.
+    """Make a kind; `path` is group, version and plural, `name` its name if it differs from the shape's.
 
-    `source` is what `convert` takes, where that is not the whole shape.
+    `source` is the argument of `convert`, if that is not the whole shape.
     """
     source = source or shape
     group_version, _, plural = path.rpartition("/")
@@ -98,7 +98,7 @@ def make_kind(
 
 
 def make_owner_kind(name: str, group: str, version: str, plural: str, *, scale: Scale | None = None) -> ResourceKind:
-    """Make the kind of a foreign owner; without a `scale` its replicas are where most kinds have them."""
+    """Make the kind of a foreign owner; without a `scale` its replicas are at the usual path."""
     reader = OwnerReader(scale or Scale())
     return ResourceKind(
         name=name,
@@ -256,4 +256,4 @@ OPTIONAL_KINDS = (
         "vertical_autoscalers",
     ),
 )
-"""Kinds that are read where they are served and may be listed; the snapshot's `known` names those read."""
+"""Kinds that are read if they are served and may be listed; the snapshot's `known` names the kinds read."""

@@ -1,7 +1,7 @@
 """Pages of a list from the API server, whole files of mixed kinds, single objects.
 
-The head of a page has the token of the next page, so that the next page is requested before this one is decoded. A page
-is decoded in parts. From a malformed object on they are decoded one by one, so that it does not affect the others.
+The head of a page has the token of the next page, so the next page is requested before this one is decoded. A page is
+decoded in parts. From a malformed object on, objects are decoded one by one, so that it does not affect others.
 
 A file's documents may be lists, lists of lists, single objects, and the events of a watch: the last event of each
 object counts.
@@ -44,11 +44,11 @@ _PAGE = msgspec.json.Decoder(_ListPage)
 _HEAD = msgspec.json.Decoder(wire.Head)
 _IDENTITY = msgspec.json.Decoder(wire.Identity)
 _HEAD_BYTES: Final = 4_096
-"""Of the beginning of a page; its kind, version and metadata have some hundreds of bytes."""
+"""Bytes of a page in which to search its head; kind, version and metadata have some hundreds of bytes."""
 _ITEMS: Final = b'"items":['
 _BETWEEN: Final = b'},{"metadata":{'
 _PART_BYTES: Final = 128 * 1024
-"""Of the objects of a page that are decoded together, and then converted while the processor's cache has them."""
+"""Bytes of objects that are decoded together, and then converted while the processor's cache has them."""
 
 
 class UnreadableList(ValueError):  # noqa: N818  # it names what the document is, as callers read it
@@ -63,7 +63,7 @@ class OpenedPage:
     resource_version: str
     continue_token: str
     begin: int | None
-    """Where the first object begins, None where that is not known from the head."""
+    """Where the first object begins, None if the head does not show it."""
 
     @cached_property
     def items(self) -> Sequence[msgspec.Raw]:
@@ -90,7 +90,7 @@ def decode(kind: ResourceKind, data: bytes | msgspec.Raw, intern: Interner) -> A
 
 
 def _explain(kind: ResourceKind, data: bytes | msgspec.Raw) -> str:
-    """Return what is wrong with the types of an object, with the path from its root; "" if nothing is."""
+    """Return the type error of an object, with the path from its root; "" if there is none."""
     try:
         kind.decoder.decode(data)
     except (msgspec.ValidationError, MalformedObject) as error:
@@ -108,7 +108,7 @@ def _make_fault(kind: str, data: bytes | msgspec.Raw, message: str) -> Fault:
 
 
 def open_page(data: bytes) -> OpenedPage:
-    """Return a page as it came, with what its head says; raise UnreadableList if the body is not a list."""
+    """Return an undecoded page with its decoded head; raise UnreadableList if the body is not a list."""
     head, items, _ = data[:_HEAD_BYTES].partition(_ITEMS)
     known = _read_head(head + items)
     page = known or _decode_page(data)
@@ -121,10 +121,10 @@ def open_page(data: bytes) -> OpenedPage:
 
 
 def _read_head(head: bytes) -> _ListPage | None:
-    """Return a page without its objects; None where its metadata is not before them.
+    """Return a page without its objects; None if its metadata does not precede them.
 
-    The API server writes it there, but for kinds of CustomResourceDefinitions. A quote in a text has a backslash before
-    it, so that what is searched for is found in no text.
+    The API server writes it there, except for kinds of CustomResourceDefinitions. The searched pattern cannot occur in
+    a string, because a quote in a string has a backslash before it.
     """
     try:
         page = _PAGE.decode(head + b"]}")
@@ -156,9 +156,9 @@ def decode_items(kind: ResourceKind, page: OpenedPage, intern: Interner) -> Page
 def _read_sources(kind: ResourceKind, page: OpenedPage) -> Iterator[Any]:
     """Yield what `convert` takes of every object of a page; None for one whose types are malformed.
 
-    To divide a page first would scan all of it twice: 18 us for a pod of 9 KB instead of 11 us. To decode it as a whole
-    leaves the processor's cache before anything is converted: decoding and converting 300 pages of 500 pods takes 1.4
-    times as long as in parts.
+    Dividing a page into objects first would scan it twice: 18 us for a pod of 9 KB instead of 11 us. A page decoded as
+    a whole leaves the processor's cache before its conversion: 300 pages of 500 pods take 1.4 times as long as in
+    parts.
     """
     position = 0
     if kind.parts is not None:
@@ -179,10 +179,11 @@ def _read_sources(kind: ResourceKind, page: OpenedPage) -> Iterator[Any]:
 
 
 def _divide(page: OpenedPage) -> Iterator[bytes]:
-    """Yield the objects of a page in parts, each a JSON array; none where the head does not say where they begin.
+    """Yield the objects of a page in parts, each a JSON array; none if the head does not show where they begin.
 
-    A part ends before what looks like the beginning of an object. Elsewhere that stands in an array in an object at
-    most, since a quote in a text has a backslash before it: then the part is no JSON. A part that is has whole objects.
+    A part ends before text that looks like the start of an object. That text cannot occur in a string, because a quote
+    there has a backslash before it. It may occur in an array within an object, but then the part is no valid JSON. So a
+    valid part has whole objects.
     """
     data, begin = page.data, page.begin
     end = data.rfind(b"]}")
@@ -209,7 +210,7 @@ def reduce_page(kind: ResourceKind, page: OpenedPage) -> tuple[list[bytes], list
 
 
 class ReducedObjects(NamedTuple):
-    """The reduced objects of a file, the kinds that it contains, the malformed ones, and what speaks against it."""
+    """The reduced objects of a file, its kinds, its malformed objects, and the doubts about the file."""
 
     items: list[bytes]
     kinds: frozenset[str]
@@ -227,7 +228,7 @@ def reduce_file(contents: "FileContents") -> ReducedObjects:
 
 
 class _Item(NamedTuple):
-    """An object of a file: its kind and API version, its text, its place, and the type of the event that shows it."""
+    """An object of a file: its kind and API version, its text, its place, and the type of its watch event."""
 
     kind_name: str
     api_version: str
@@ -237,7 +238,7 @@ class _Item(NamedTuple):
 
 
 class _Document(wire.Wire, frozen=True):
-    """A document: a list has items, an event of a watch an object."""
+    """A document: a list has `items`, an event of a watch has an `object`."""
 
     kind: str = ""
     api_version: str = ""
@@ -251,7 +252,7 @@ _DOCUMENT = msgspec.json.Decoder(_Document | list[msgspec.Raw])
 
 @dataclass
 class FileContents:
-    """The objects of a file's documents in their order, and the kinds that its lists are of, or name."""
+    """The objects of a file's documents in order, and the kinds that its lists contain or name."""
 
     items: list[_Item] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
@@ -292,7 +293,7 @@ class FileContents:
             raise UnreadableList("not a list of Kubernetes objects: Object missing required field `items`")
 
     def look_at_items(self) -> Iterator[Seen]:
-        """Yield what every object shows, those too that do not count."""
+        """Yield the sight of every object, including objects that do not count."""
         for item in self.items:
             yield Seen(item.kind_name, look_at(item.data), item.place)
 
@@ -309,7 +310,7 @@ class FileContents:
             self._add_item(item, of_list, place._replace(is_listed=True, is_reduced=is_reduced))
 
     def _add_event(self, event: _Document, place: Place) -> None:
-        """Add what an event of a watch shows; a bookmark and an error show no object."""
+        """Add the object of a watch event; bookmarks and errors have none."""
         if event.type in {"ADDED", "MODIFIED", "DELETED"}:
             self._add_item(event.object, _NO_LIST, place, event.type)
 
@@ -326,18 +327,18 @@ _NO_LIST: Final = wire.Head()
 
 
 def _is_read(kind: str, api_version: str) -> bool:
-    """Return whether a single object is of a kind that is read, or of another group's, which may own pods."""
+    """Return whether a single object is of a kind that is read, or of a foreign group and so may own pods."""
     return _find_kind(kind, api_version) is not None or kind == CONFIG_MAPS.name or _is_foreign(api_version)
 
 
 def _is_foreign(api_version: str) -> bool:
-    """Return whether an object is none of Kubernetes' own, whose groups are of one word or end in k8s.io."""
+    """Return whether an object is foreign; Kubernetes' own groups have one word or end in k8s.io."""
     group = api_version.rpartition("/")[0]
     return "." in group and not group.endswith((".k8s.io", "rebalancer.dev"))
 
 
 class _Entry(NamedTuple):
-    """An object of a file as it counts: its kind, None for an unread kind, its text, and what it shows."""
+    """An object of a file that counts: its kind (None if unread), its text, and its sight."""
 
     kind: ResourceKind | None
     data: msgspec.Raw
@@ -353,7 +354,7 @@ class _Entry(NamedTuple):
 
 
 class _Entries(NamedTuple):
-    """The objects of a file, how many of them came once more, and what speaks against the file."""
+    """The objects of a file, the number of repeated objects, and the doubts about the file."""
 
     entries: list[_Entry]
     doubled: int
@@ -393,19 +394,20 @@ def _read_entries(contents: FileContents) -> _Entries:
 
 @dataclass
 class _Joining:
-    """Objects of joined dumps, of manifests beside them and of a watch, each once.
+    """Joins the objects of dumps, of manifests beside them and of a watch, each once.
 
-    One object is what has one UID, or where there is none, what has one kind, namespace and name. Of two UIDs of one
-    name a watch shows the second one after the end of the first; lists that show both do not belong together.
+    Objects are identical if they have the same UID, or, without UIDs, the same kind, namespace and name. If two UIDs
+    have the same name, a watch shows the second after the end of the first; lists that show both do not belong
+    together.
     """
 
     entries: dict[object, _Entry] = field(default_factory=dict)
     foreign: dict[object, ResourceKind] = field(default_factory=dict)
     gone: set[object] = field(default_factory=set)
     named: dict[object, object] = field(default_factory=dict)
-    """The key of the object that has a name now."""
+    """By name, the key of the object that has it now."""
     manifests: int = 0
-    """How many objects without a UID repeat another object that has one."""
+    """How many objects without a UID repeat an object with one."""
     doubts: Doubts = field(default_factory=Doubts)
 
     def add(self, item: _Item, position: int) -> None:
@@ -438,7 +440,7 @@ class _Joining:
             self.doubts.began_late = entry.seen
 
     def _name(self, name: object, key: object) -> None:
-        """Give a name to an object; of two that have it one counts."""
+        """Give a name to an object; of two objects with one name, only one counts."""
         before = self.named.setdefault(name, key)
         if before == key:
             return
@@ -459,7 +461,7 @@ class _Joining:
 
 
 def _note_change(first: _Entry, second: _Entry, doubts: Doubts) -> None:
-    """Note that two lists show one pod or node in two versions: they are of two times."""
+    """Note that two lists show one pod or node in two versions, so they are from different times."""
     documents = {first.seen.place.document, second.seen.place.document}
     listed = first.seen.place.is_listed and second.seen.place.is_listed
     if not listed or first.version == second.version or len(documents) == 1 or first.seen.kind not in {"Pod", "Node"}:
@@ -471,7 +473,7 @@ def _note_change(first: _Entry, second: _Entry, doubts: Doubts) -> None:
 
 
 def _find_controllers(entries: Iterable[_Entry]) -> Iterator[str]:
-    """Yield the UIDs of what controls pods and ReplicaSets: of other foreign objects nothing is read."""
+    """Yield the UIDs of the controllers of pods and ReplicaSets; other foreign objects are not read."""
     for entry in entries:
         if entry.seen.kind in {"Pod", "ReplicaSet"} and entry.kind is not None:
             try:
@@ -487,7 +489,7 @@ def _read_version(text: object) -> int:
 
 
 def _named_kinds(page: _ListPage) -> frozenset[str]:
-    """Return the kind of a list, or the kinds that a reduced list names, even without objects of them."""
+    """Return the kind of a list, or the kinds that a reduced list names, even if it has no such objects."""
     named = _KIND_NAMES.intersection((page.metadata.annotations or {}).get(KNOWN_KINDS, "").split(","))
     kind = _find_kind(page.kind.removesuffix("List"), page.api_version)
     return named | {kind.name} if kind is not None else named
@@ -514,13 +516,13 @@ class DecodedObjects:
     kinds: set[str] = field(default_factory=set)
     faults: list[Fault] = field(default_factory=list)
     team_maps: list[ConfigMap] | None = None
-    """The ConfigMaps of team policies, None where the list has no ConfigMap at all: they are unknown, then."""
+    """The ConfigMaps of team policies; None (unknown) if the list has no ConfigMap at all."""
     unread_owners: dict[str, str] = field(default_factory=dict)
     """Why foreign owners could not be read; see `Snapshot.unread_owners`."""
     doubled: int = 0
-    """How many objects were left out because they came once more."""
+    """How many repeated objects were left out."""
     doubts: Doubts = field(default_factory=Doubts)
-    """What shows that these are not the objects of one whole cluster at one time."""
+    """Evidence that these are not the objects of one whole cluster at one time."""
 
 
 def decode_file(contents: FileContents) -> DecodedObjects:
@@ -539,7 +541,7 @@ def decode_file(contents: FileContents) -> DecodedObjects:
             continue
         decoded = decode(kind, item, intern)
         if kind.group not in _OWN_GROUPS:
-            if isinstance(decoded, Fault):  # of a kind that the policy may not list: no warning to everybody
+            if isinstance(decoded, Fault):  # no warning, because most policies do not list this kind
                 key = name_owner(kind.name, kind.group, decoded.namespace, decoded.name)
                 gathered.unread_owners[key] = decoded.message
                 continue
@@ -561,9 +563,9 @@ def _decode_team_map(data: msgspec.Raw, intern: Interner) -> Iterator[ConfigMap]
 
 
 def _find_kind(name: str, api_version: str) -> ResourceKind | None:
-    """Return the kind of an object: others have Nodes, Services and NodePools too, in groups of their own.
+    """Return the kind of an object by name and group, because foreign groups have Nodes, Services and NodePools, too.
 
-    Of our kinds any version is read, and one without an `apiVersion`, as people write them.
+    Known kinds are read in any version, and without an `apiVersion`, as in files written by hand.
     """
     kind = KIND_NAMED.get(name)
     if kind is not None and (not api_version or api_version.rpartition("/")[0] == kind.group):
@@ -582,10 +584,10 @@ def make_snapshot(
     team_maps: Sequence[ConfigMap] | None = None,
     forbidden: Iterable[str] = (),
 ) -> Snapshot:
-    """Make a snapshot of decoded objects; `known` names the kinds that were read, even if without any object.
+    """Make a snapshot of decoded objects; `known` names the kinds that were read, including those without objects.
 
     A kind that is not named is unknown, and so is an optional kind that may not be listed (`forbidden`). The snapshot's
-    own `known` has the named optional kinds. Objects are sorted by name, so that a live cluster and its file give equal
+    own `known` has the named optional kinds. Objects are sorted by name, so a live cluster and its file give equal
     snapshots.
     """
     named = frozenset(known)

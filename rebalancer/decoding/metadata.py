@@ -91,12 +91,12 @@ def find_owning_pod(references: Iterable[wire.OwnerReference] | None) -> str:
 
 
 def get_creation_time(metadata: wire.Metadata) -> datetime:
-    """Return when an object was created, UNDATED where a file written by hand does not say so."""
+    """Return when an object was created, UNDATED if a hand-written file lacks the time."""
     return metadata.creation_timestamp or UNDATED
 
 
 def find_last_change(source: Iterable[wire.ManagedFields] | None) -> datetime | None:
-    """Return when an object was changed last, its status apart; None where there are no managed fields.
+    """Return when an object, apart from its status, was last changed; None without managed fields.
 
     Source: the field manager of `k8s.io/apiserver` gives each entry the time of its last change.
     """

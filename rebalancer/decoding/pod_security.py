@@ -50,7 +50,7 @@ _SYSCTLS: Final = {
     **dict.fromkeys((f"net.ipv4.tcp_keepalive_{name}" for name in ("intvl", "probes")), 29),
     **dict.fromkeys(("net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem"), 32),
 }
-"""From which version on a sysctl, or a type, is allowed."""
+"""From which version on a sysctl is allowed."""
 
 
 def find_violations(spec: wire.TemplateSpec) -> Iterator[SecurityViolation]:
@@ -64,7 +64,7 @@ def find_violations(spec: wire.TemplateSpec) -> Iterator[SecurityViolation]:
 def _find_host_access(
     spec: wire.TemplateSpec, containers: Iterable[wire.TemplateContainer]
 ) -> Iterator[SecurityViolation]:
-    """Yield what of the node a template uses."""
+    """Yield the host resources that a template uses."""
     for name, used in (("hostNetwork", spec.host_network), ("hostPID", spec.host_pid), ("hostIPC", spec.host_ipc)):
         if used:
             yield SecurityViolation(_BASELINE, f"{name} is true")

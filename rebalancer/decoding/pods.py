@@ -47,7 +47,7 @@ _RESTART_ALL: Final = "RestartAllContainers"
 _MIRROR = "kubernetes.io/config.mirror"
 _EVICTION: Final = "EvictionByEvictionAPI"
 _PREEMPTION: Final = "PreemptionByScheduler"
-"""The reason of DisruptionTarget that somebody's request leaves; the scheduler and kubelets, say, leave others."""
+"""The reason of a DisruptionTarget condition that the scheduler sets when it preempts a pod."""
 _PHASES: Final = {phase.value: phase for phase in PodPhase}
 _ENDED: Final = frozenset({PodPhase.SUCCEEDED, PodPhase.FAILED})
 _START_FAILURES: Final = frozenset(
@@ -88,14 +88,14 @@ and `Evicted`, which pods that ran have too. Source: `admissionRejectionReasons`
 `pkg/kubelet/lifecycle/predicate.go` and `pkg/kubelet/cm` of Kubernetes."""
 _LACKS_RESOURCE: Final = "OutOf"
 _FIRST_STATUS: Final = timedelta(seconds=2)
-"""Between a pod's start time and the time of its first condition: both are in whole seconds."""
+"""Most time between a pod's start and its first condition; both are in whole seconds."""
 _DEFAULT_GRACE: Final = 30
 """Seconds; the API server's default of terminationGracePeriodSeconds."""
 _INLINE_DISKS = ("gce_persistent_disk", "aws_elastic_block_store", "azure_disk", "iscsi", "rbd")
 
 
 class _Shared(Struct, frozen=True):
-    """What pods of one owner have in common, converted."""
+    """The common parts of an owner's pods, converted."""
 
     owner: OwnerReference | None
     owning_pod: str
@@ -107,7 +107,7 @@ class _Shared(Struct, frozen=True):
 
 
 class _SharedSource(Struct, frozen=True, array_like=True):
-    """The same as the API server sends it. Its encoded form, an array, is what equal ones are recognised by."""
+    """The common parts as the API server sends them. Equal parts are recognized by the encoded form, an array."""
 
     owner_references: list[wire.OwnerReference] | None
     spec: wire.PodSpec
@@ -129,7 +129,7 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
     claims, local, drivers, disks = _read_volumes(spec.volumes, metadata.name)
     conditions = _read_conditions(status.conditions or ())
     ready, created = conditions.ready, metadata.creation_timestamp or UNDATED
-    # One object for equal moments: another 14 MiB are in use where each of 150,000 pods has its own.
+    # One object for equal moments; separate objects of 150,000 pods take another 14 MiB.
     bound_at = _share(conditions.bound_at, created, conditions.ready_changed)
     waits = {} if ready else _read_start(spec, status, conditions, bound_at or created)
     shared = _read_shared(source, conditions.resizes, intern, has_disks=disks)
@@ -176,9 +176,9 @@ def decode_pod(source: wire.RawPod, intern: Interner) -> Pod:
 def _read_shared(
     source: wire.RawPod, resizes: Sequence[wire.Condition], intern: Interner, *, has_disks: bool
 ) -> _Shared:
-    """Return what a pod has in common with the others of its owner; `source` loses what is the pod's own."""
+    """Return the parts that a pod shares with other pods of its owner; its own parts are removed from `source`."""
     spec, status = source.spec, source.status
-    # The pod's own, which would make every text another one. The names of volumes are drawn.
+    # The pod's own fields, which would make every text different. The names of volumes are random.
     spec.node_name, spec.volumes = "", spec.volumes if has_disks else None
     for containers in (status.container_statuses, status.init_container_statuses):
         for container in containers or ():
@@ -209,7 +209,7 @@ def _read_grace(seconds: int | None) -> int:
 
 
 class _Conditions(Struct, frozen=True, gc=False):
-    """What the conditions of a pod say."""
+    """The facts in a pod's conditions."""
 
     ready: bool
     ready_changed: datetime | None
@@ -217,13 +217,13 @@ class _Conditions(Struct, frozen=True, gc=False):
     preempted: bool
     resizes: Sequence[wire.Condition]
     has_sandbox: bool | None
-    """None of a kubelet that does not say."""
+    """None if the kubelet does not report it."""
     sandbox_changed: datetime | None
     bound_at: datetime | None
 
 
 class _StartFailure(NamedTuple):
-    """Why a container of a pod does not run, as its kubelet says it, and its image; "" if nothing is wrong."""
+    """Why a container of a pod does not run, by its kubelet, and its image; "" without a problem."""
 
     reason: str = ""
     message: str = ""
@@ -236,9 +236,9 @@ _NO_FAILURE: Final = _StartFailure()
 def _read_start(
     spec: wire.RawPodSpec, status: wire.RawPodStatus, conditions: _Conditions, bound_at: datetime
 ) -> dict[str, Any]:
-    """Return the fields that only pods have that are not Ready; `spec` still has the node.
+    """Return the fields that only unready pods have; `spec` still has the node.
 
-    Most pods are Ready, and creating a Pod takes the longer the more fields it is given.
+    Most pods are Ready, and creating a Pod takes longer with more fields.
     """
     start = _find_start(status, conditions, bound_at) if spec.node_name else None
     failure = _read_start_failure(spec, status, conditions)
@@ -277,7 +277,7 @@ def _is_rejected(status: wire.RawPodStatus) -> bool:
 
 
 def _find_unstarted(status: wire.RawPodStatus, conditions: _Conditions, bound_at: datetime) -> datetime | None:
-    """Return since when a pod on a node has had no sandbox, or when its kubelet rejected it; None for others.
+    """Return since when a pod on a node has had no sandbox, or when its kubelet rejected it; None for other pods.
 
     The kubelet writes the start time of a pod that it rejects with the rejection.
     """
@@ -299,7 +299,7 @@ def _find_start(status: wire.RawPodStatus, conditions: _Conditions, bound_at: da
 
 
 def _read_annotations(annotations: Mapping[str, str]) -> tuple[Labels, int]:
-    """Return the annotations that are read, without a deletion cost of our own, and that cost."""
+    """Return the annotations that are read, without Rebalancer's own deletion cost, and that cost."""
     own_cost = read_own_cost(annotations) if OWN_DELETION_COST in annotations else 0
     if own_cost:
         annotations = {key: text for key, text in annotations.items() if key not in _OWN_ANNOTATIONS}
@@ -363,7 +363,7 @@ def decode_template(
     """
     if source is None:
         return None
-    # The encoded form is an object, that of what pods share is an array: a text is converted in one of two ways.
+    # The encoded form is an object, but that of `_SharedSource` an array, so no text is converted in two ways.
     template = intern.convert(_ENCODE(source.spec), partial(_convert_template, source.spec, intern))
     return structs.replace(
         template,
@@ -374,7 +374,7 @@ def decode_template(
 
 
 def _convert_template(source: wire.TemplateSpec, intern: Interner, _: bytes) -> PodTemplate:
-    """Convert what is in the spec of a template."""
+    """Convert the spec of a template."""
     requested = resources.read_requested(source)
     requests, scored = sum_requests(requested)
     spec = _decode_spec(source, requested, requests, intern)
@@ -400,7 +400,7 @@ def _decode_spec(
     intern: Interner,
     owners: Iterable[wire.OwnerReference] = (),
 ) -> PodSpec:
-    """Read the part of a pod's spec that affects scheduling; without constraints where they are more than is read."""
+    """Read the part of a pod's spec that affects scheduling, without constraints that exceed the limits of reading."""
     every = (*(source.init_containers or ()), *source.containers)
     excess = bounds.find_excess(source, owners)
     if excess:
@@ -471,7 +471,7 @@ def _find_needs(source: wire.PodSpec) -> Iterator[NodeFeature]:
 
 
 def _decode_host_ports(source: wire.PodSpec) -> tuple[HostPort, ...]:
-    """Return the ports that a pod takes on its node: with hostNetwork all, which the API server writes in pods alone.
+    """Return the ports that a pod takes on its node: with hostNetwork all, which the API server writes only in pods.
 
     Source: `pkg/apis/core/v1/defaults.go` (defaultHostNetworkPorts).
     """

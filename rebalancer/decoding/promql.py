@@ -1,6 +1,6 @@
 """Decodes the answer of Prometheus to an instant query (`/api/v1/query` of its HTTP API).
 
-Only a complete vector is meaningful: with warnings a part of the data may be missing, and a scalar is never empty.
+Only a complete vector is accepted: with warnings, data may be missing, and a scalar is never empty.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ _OK = 200
 
 
 class UnusableAnswerError(ValueError):
-    """The answer says nothing about the query; the message says why, in one line."""
+    """The answer does not answer the query; the message says why, in one line."""
 
 
 class _Sample(msgspec.Struct):
@@ -35,7 +35,7 @@ class _Answer(msgspec.Struct, rename="camel"):
 
 
 def decode_vector(code: int, body: bytes) -> Vector:
-    """Return the vector of an answer with this HTTP status; UnusableAnswerError where it has none."""
+    """Return the vector of an answer with this HTTP status; UnusableAnswerError if it has none."""
     answer = _decode(body, _Answer)
     if code != _OK or (answer is not None and answer.status != "success"):
         said = answer.error if answer is not None else ""

@@ -74,7 +74,7 @@ def _without_private(
         annotations = dict(decode_namespace_annotations(metadata.annotations))
     changes: dict[str, Any] = {"annotations": annotations or None}
     if isinstance(metadata, wire.NodeMetadata):
-        changes["managed_fields"] = None  # programs and people that are nobody else's business
+        changes["managed_fields"] = None  # names of programs and people, which are private
     return structs.replace(metadata, **changes)
 
 

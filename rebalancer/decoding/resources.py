@@ -34,7 +34,7 @@ def list_amounts(quantities: Mapping[str, wire.Quantity] | None, field: str) -> 
 
 
 def list_ratios(quantities: Mapping[str, wire.Quantity] | None, field: str) -> Amounts:
-    """Read a list of ratios in thousandths, whatever their resource."""
+    """Read a list of ratios in thousandths, for any resource."""
     return tuple(
         (name, parse_amount(parse_milli, value, f"{field}.{name}"))
         for name, value in sorted((quantities or {}).items())
@@ -48,8 +48,8 @@ def _is_cpu(name: str) -> bool:
 def read_requested(spec: wire.PodSpec) -> PodRequests:
     """Read what a pod requests.
 
-    Where a container has a limit and no request, the request is the limit: in pods the API server has written that, in
-    templates it has not (`SetDefaults_Pod`).
+    If a container has a limit and no request, the request is the limit. The API server writes that into pods, but not
+    into templates (`SetDefaults_Pod`).
     """
     init_containers = [
         _read_container(
@@ -73,7 +73,7 @@ def read_requested(spec: wire.PodSpec) -> PodRequests:
 
 
 def read_resized(requested: PodRequests, status: wire.PodStatus) -> Resized:
-    """Read what the status of a pod says of its resources; `requested` is what its spec requests."""
+    """Read the resources in the status of a pod; `requested` are the requests of its spec."""
     infeasible = _is_infeasible(status)
     statuses = {one.name: one for one in (*(status.container_statuses or ()), *(status.init_container_statuses or ()))}
     allocated, actual, reported = [], [], []

@@ -1,4 +1,4 @@
-"""Whether the objects of files are those of one whole cluster at one time.
+"""Checks whether the objects of files are those of one whole cluster at one time.
 
 A page of a list, a dump of one namespace, objects without their status, and unrelated dumps look like a cluster, but
 lead to wrong answers: nodes seem free, workloads smaller, pods without a node. If the objects alone prove this, the
@@ -27,7 +27,7 @@ _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 
 class SeenMetadata(wire.Identity.Names, frozen=True):
-    """What an object is, and whose."""
+    """The identity and the owners of an object."""
 
     owner_references: object = None
 
@@ -77,7 +77,7 @@ _NAMED: Final = msgspec.json.Decoder(_Named)
 
 
 def look_at(item: msgspec.Raw) -> Sight:
-    """Return what an object shows."""
+    """Return the sight of an object."""
     try:
         return _SIGHT.decode(item)
     except msgspec.ValidationError:
@@ -91,8 +91,8 @@ def look_at(item: msgspec.Raw) -> Sight:
 class Place(NamedTuple):
     """Where an object was read: the document by its number, and the name of its file.
 
-    `is_listed`: in a list, which shows one moment. A watch shows objects one by one, each at another time.
-    `is_reduced`: in a list of `rebalancer snapshot`.
+    `is_listed`: in a list, which shows one moment. A watch shows objects one by one, at different times. `is_reduced`:
+    in a list of `rebalancer snapshot`.
     """
 
     document: int
@@ -102,7 +102,7 @@ class Place(NamedTuple):
 
 
 class ReadPage(NamedTuple):
-    """A list as it was read: the token of its next page, and how many objects its metadata says remain."""
+    """A list that was read: the token of its next page, and how many objects remain by its metadata."""
 
     source: str
     of: tuple[str, str, str]
@@ -113,7 +113,7 @@ class ReadPage(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """One object as it counts."""
+    """One object that counts."""
 
     kind: str
     sight: Sight
@@ -121,7 +121,7 @@ class Seen(NamedTuple):
 
     @property
     def namespace(self) -> str:
-        """Its namespace, "" of a node."""
+        """Its namespace, "" for a node."""
         return str(self.sight.metadata.namespace)
 
     def __str__(self) -> str:
@@ -140,7 +140,7 @@ class Change(NamedTuple):
 
 @dataclass
 class Doubts:
-    """What speaks against files: why they are refused, "" if they are not, and what is reported before the answer."""
+    """Doubts about files: why they are refused, "" if they are not, and warnings before the answer."""
 
     refusal: str = ""
     warnings: list[str] = field(default_factory=list)
@@ -171,7 +171,7 @@ def doubt_pages(pages: Iterable[ReadPage], doubts: Doubts) -> None:
 
 
 def doubt_objects(objects: Sequence[Seen], doubts: Doubts) -> None:
-    """Refuse objects from which fields were removed, and pods that are not all; report what may be so."""
+    """Refuse objects from which fields were removed, and incomplete sets of pods; warn if that is only possible."""
     late = doubts.began_late
     if late is not None:
         doubts.warnings.append(
@@ -188,7 +188,7 @@ def doubt_objects(objects: Sequence[Seen], doubts: Doubts) -> None:
 
 
 def _doubt_fields(objects: Sequence[Seen], doubts: Doubts) -> None:
-    """Compare objects with what the API server always sets: nobody has it, or some have not."""
+    """Compare objects with the fields that the API server always sets: all or some objects may lack one."""
     owning = frozenset(_kinds_of_owners(objects))
     lacking: dict[tuple[str, str], list[Seen]] = {}
     numbers: Counter[tuple[str, str]] = Counter()
@@ -220,9 +220,9 @@ def _kinds_of_owners(objects: Iterable[Seen]) -> Iterator[str]:
 
 
 def _fields_of(kind: str, sight: Sight, owning: frozenset[str]) -> Iterator[tuple[str, str, bool]]:
-    """Yield what the API server always sets in such an object, and whether it is set.
+    """Yield the fields that the API server always sets in such an object, and whether each is set.
 
-    A pod without its status still counts where it has a node.
+    A pod without its status still counts if it has a node.
     """
     if isinstance(sight, Malformed):
         return
@@ -244,12 +244,12 @@ def _node_of(sight: Sight) -> str:
 
 
 def _name(names: Iterable[object]) -> str:
-    """Name objects or nodes, none of them at more than the length that a name may have."""
+    """Name objects or nodes, each cut to the greatest length of a name."""
     return name_list([bounds.shorten(str(name), bounds.LONGEST_NAME) for name in names])
 
 
 def _doubt_nodes_of_pods(pods: Iterable[Seen], nodes: Sequence[Seen], doubts: Doubts) -> None:
-    """Compare the nodes of pods with the nodes: pods outlive a node that is gone for a minute, but not all do."""
+    """Compare the pods' nodes with the listed nodes: some pods outlive a deleted node for a minute, but not all."""
     names = {str(node) for node in nodes}
     bound = [pod for pod in pods if _node_of(pod.sight) and not _is_finished(pod.sight)]
     strangers = [pod for pod in bound if _node_of(pod.sight) not in names]
@@ -265,7 +265,7 @@ def _doubt_nodes_of_pods(pods: Iterable[Seen], nodes: Sequence[Seen], doubts: Do
 
 
 def _doubt_namespaces(objects: Iterable[Seen], pods: Iterable[Seen], doubts: Doubts) -> None:
-    """Compare the namespaces of pods with the namespaces in which controllers count some."""
+    """Compare the namespaces of pods with those in which controllers count pods."""
     inhabited = {pod.namespace for pod in pods}
     counted: dict[str, Seen] = {}
     for seen in objects:
@@ -288,9 +288,9 @@ def _doubt_namespaces(objects: Iterable[Seen], pods: Iterable[Seen], doubts: Dou
 
 
 def _doubt_namespace(objects: Sequence[Seen], nodes: int, doubts: Doubts) -> None:
-    """Report that all objects are of one namespace; every cluster has one more, but a test may leave it out.
+    """Warn if all objects are of one namespace; every cluster has more, but a test may leave them out.
 
-    With one node there is no choice that what is free could change.
+    With one node, unlisted pods cannot change any choice of node.
     """
     namespaces = {seen.namespace for seen in objects if seen.namespace}
     if nodes > 1 and len(namespaces) == 1 and not any(seen.place.is_reduced for seen in objects):
@@ -305,7 +305,7 @@ def _is_finished(sight: Sight) -> bool:
 
 
 def is_successor(first: Seen, second: Seen, doubts: Doubts) -> bool:
-    """Return whether a watch shows an object after another of its name; refuse two that exist at once."""
+    """Return whether a watch shows the second object after the first of that name; refuse two at once."""
     one_by_one = not (first.place.is_listed and second.place.is_listed)
     is_cluster = first.kind == "Namespace" and str(first) == "kube-system"  # as old as the cluster, and identifies it
     if one_by_one and first.place.source == second.place.source and not is_cluster:
@@ -321,7 +321,7 @@ def is_successor(first: Seen, second: Seen, doubts: Doubts) -> bool:
 
 
 def find_left_behind(objects: Iterable[Seen], change: Change) -> list[Seen]:
-    """Return the pods of an older document that a newer one, which has pods of their namespace, does not have."""
+    """Return the pods of an older document that are missing in a newer one with pods of their namespace."""
     uids: Mapping[int, set[str]] = {change.older: set(), change.newer: set()}
     old, listed = [], set()
     for seen in objects:

@@ -13,7 +13,7 @@ from msgspec import Meta, Raw, Struct, field
 from rebalancer.model.affinity import Toleration
 
 Moment = Annotated[datetime, Meta(tz=True)]
-"""A point in time with a time zone; one without could not be compared with ours."""
+"""A point in time with a time zone; without one, it could not be compared with other times."""
 
 Item = TypeVar("Item")
 
@@ -82,7 +82,7 @@ class BareMetadata(Wire, frozen=True):
 
 
 class ManagedFields(Wire, frozen=True):
-    """When somebody has changed an object last, or a subresource of it; not who, nor what."""
+    """When an object or a subresource was last changed; not by whom, nor what."""
 
     time: Moment | None = None
     subresource: str = ""
@@ -322,7 +322,7 @@ class PodStatus(Wire, frozen=True):
 
 class PodMetadata(Metadata, frozen=True):
     generation: int = 0
-    """0 of API servers that do not count the versions of a pod's spec."""
+    """0 for API servers that do not count the versions of a pod's spec."""
 
 
 class Pod(Wire, frozen=True):
@@ -341,7 +341,7 @@ class RawContainer(Wire, frozen=True):
 
 
 class RawWaiting(Waiting, frozen=True):
-    """With a message, which may name what is nobody else's business: it is not in what is handed to others."""
+    """Adds the message, which may have private names and so is not in reduced objects."""
 
     message: str | None = None
 
@@ -351,7 +351,7 @@ class RawContainerState(Wire, frozen=True):
 
 
 class RawContainerStatus(Struct, gc=False, rename="camel", kw_only=True, omit_defaults=True):
-    """In which `decode_pod` leaves what all pods of an owner have in common."""
+    """A container status, in which `decode_pod` leaves only the parts that all pods of an owner share."""
 
     name: str
     restart_count: int = 0
@@ -439,7 +439,7 @@ class Sysctl(Wire, frozen=True):
 
 
 class SecurityContext(GroupsPolicy, frozen=True):
-    """Of a container, or of a pod: each has some of the fields."""
+    """The security context of a container or a pod; each has some of the fields."""
 
     privileged: bool | None = None
     allow_privilege_escalation: bool | None = None
@@ -479,7 +479,7 @@ class TemplateContainer(Container, frozen=True):
 
 
 class TemplateVolume(Volume, frozen=True):
-    """With the sources that Pod Security allows."""
+    """A volume with the sources that Pod Security allows."""
 
     config_map: Present | None = None
     downward_api: Present | None = field(default=None, name="downwardAPI")
@@ -489,7 +489,7 @@ class TemplateVolume(Volume, frozen=True):
 
 
 class TemplateSpec(PodSpec, frozen=True):
-    """The spec of a pod template, with what Pod Security judges."""
+    """The spec of a pod template, with the fields that Pod Security checks."""
 
     containers: list[TemplateContainer] = []  # type: ignore[assignment]  # read only
     init_containers: list[TemplateContainer] | None = None  # type: ignore[assignment]
@@ -557,7 +557,7 @@ class OwnedNodeFields(Wire, frozen=True):
 
 
 class NodeFieldManager(Wire, frozen=True):
-    """Who owns which fields of a node, and when he changed them last: of labels and `spec.unschedulable`."""
+    """Which manager owns labels and `spec.unschedulable` of a node, and when it last changed them."""
 
     manager: str = ""
     time: Moment | None = None

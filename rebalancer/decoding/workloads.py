@@ -126,7 +126,7 @@ def _decode_owner(source: wire.Owner, kind: str, revision: str, intern: Interner
 
 
 def read_deadline(seconds: int | None) -> int:
-    """Return a progress deadline, the default for none and for the number that means none (MaxInt32)."""
+    """Return a progress deadline; the default if there is none or the number means none (MaxInt32)."""
     return DEFAULT_PROGRESS_DEADLINE if seconds is None or seconds >= _NO_DEADLINE else seconds
 
 
