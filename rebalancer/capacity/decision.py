@@ -33,11 +33,11 @@ MOST_REHEARSALS: Final = 5
 """Repairs that are rehearsed in a cycle, the worst first."""
 
 _MOST_WANTED: Final = 200
-"""Repairs without capacity whose beginning is stored."""
+"""Up to this many repairs that lack capacity are stored, with the time since when they lack it."""
 
 
 FindNeed = Callable[[Candidate], Need | None]
-"""Rehearses a repair; None where capacity is not all that it lacks."""
+"""Rehearses a repair; None if it lacks anything besides capacity."""
 
 
 class CapacityNeeded(Refusal):
@@ -150,7 +150,7 @@ class CapacityBackingOff(Refusal):
 
 
 class DomainJustLost(Refusal):
-    """The domain had nodes a short time ago; it is left alone for a while."""
+    """The domain had nodes a short time ago, so no capacity is requested there for a while."""
 
     reason = Reason.NO_CAPACITY
     ends_after = "left"
@@ -170,7 +170,7 @@ class DomainJustLost(Refusal):
 
 
 class DomainMoving(Refusal):
-    """The domain loses nodes, or has until a moment ago: new ones would come to where nothing is moved."""
+    """The domain loses nodes, or did a moment ago, so no pods are moved there and new nodes would be useless."""
 
     reason = Reason.NO_CAPACITY
     domain: UnsettledDomain
@@ -216,7 +216,7 @@ OF_CAPACITY: Final = (CapacityNeeded, TooManyPlaceholders, CapacityBackingOff, D
 class CapacityDecision(Struct, frozen=True, kw_only=True):
     """What a cycle decides: the memory's new parts, why repairs wait, what begins, and what became of requests.
 
-    Every Job that no request of `requests` names is to be deleted.
+    Every Job that is named by no request of `requests` must be deleted.
     """
 
     requests: tuple[CapacityRequest, ...] = ()
@@ -239,9 +239,9 @@ def decide_capacity(
 ) -> CapacityDecision:
     """Decide about every request, and about repairs that lack capacity.
 
-    `find` rehearses a repair, None: anew each time. `obstacle` is why no request may begin now. `lasting` is how long a
-    repair must have lacked capacity, None: `spread.for`. Commands call this, too, with an observation without
-    placeholders in which no request may begin.
+    `find` rehearses a repair; None rehearses anew each time. `obstacle` is why no request may begin now. `lasting` is
+    how long a repair must have lacked capacity, None: `spread.for`. Commands call this, too, with an observation
+    without placeholders in which no request may begin.
     """
     view, policy = evaluation.view, evaluation.inputs.policy
     progress = advance_requests(memory, seen, policy.capacity)
@@ -275,7 +275,7 @@ def _find_need(candidate: Candidate, view: View, policy: Policy, memory: Memory)
 
 
 def _describe_requests(requests: Iterable[CapacityRequest], seen: Observation) -> Iterator[PlanRefusal]:
-    """Yield why the workloads of requests wait whose capacity is not there yet."""
+    """Yield why workloads with a request wait, if their capacity has not come yet."""
     running = {placeholder_name(pod) for pod in seen.held if pod.ready}
     for request in requests:
         if request.state is CapacityState.REQUESTED:
@@ -337,7 +337,7 @@ class _Wishes:
         self._granted.append(need)
 
     def _find_wait(self, token: str, domain: DomainName) -> Refusal | None:
-        """Return why a domain is left alone: what came of the last request, or that it loses its nodes, or has."""
+        """Return why no capacity is requested in a domain: the last request's outcome, or lost nodes."""
         timeout = self._policy.capacity.timeout
         waiting = find_wait(self._memory, token, domain, self._now, timeout)
         if waiting is not None:
@@ -352,7 +352,7 @@ class _Wishes:
         return None
 
     def _find_motion(self, domain: DomainName) -> DomainMoving | None:
-        """Return that a domain with nodes loses others: new ones would come to where nothing is moved."""
+        """Return a refusal if a domain with nodes loses other nodes, because no pods are moved there."""
         for one in self._unsettled:
             if (one.motion.key, one.motion.value) == (domain.topology_key, domain.value):
                 return DomainMoving(one)

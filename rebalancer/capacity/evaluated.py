@@ -1,6 +1,6 @@
 """An evaluation by a process that only reads: like the first cycle of a new leader, but without requests.
 
-Commands show it, and so does the page of a process that does not lead: with equal memories they agree.
+Commands show it, and so does the page of a process that does not lead; with equal memories both agree.
 """
 
 from dataclasses import replace

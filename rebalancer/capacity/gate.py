@@ -1,8 +1,9 @@
 """The gate between a plan that counts on the capacity of placeholders, and evictions into it.
 
-The plan is made as if no placeholder existed. An eviction goes only if its replacement finds a node while all remaining
-placeholders are in their places: then its capacity is really free. Otherwise the placeholders of the step are deleted
-first, and the step waits for a later cycle. Nothing is stored between the two: the pods on the nodes say enough.
+The plan is made as if no placeholder existed. An eviction goes only if its replacement finds a node beside all
+remaining placeholders, because then its capacity is really free. Otherwise the placeholders of the step are deleted
+first, and the step waits for a later cycle. Nothing is stored between these cycles, because the pods on the nodes show
+the state.
 
 Example: four placeholders in zone c, a step of one eviction. The first cycle deletes one placeholder; the second finds
 the capacity free, and evicts. A foreign pod that waits for a node and fits there keeps both from happening.
@@ -43,7 +44,7 @@ class CapacityBeingFreed(Refusal):
 
 
 class CapacityDisputed(Refusal):
-    """A pod that is not ours waits for a node, and could take the capacity."""
+    """A foreign pod waits for a node, and could take the capacity."""
 
     reason = Reason.AWAITING_CAPACITY
     ends = "when pod {self.pod} has a node"
@@ -74,14 +75,14 @@ class CapacityIncomplete(Refusal):
 
 
 class Gate(Struct, frozen=True, kw_only=True):
-    """What becomes of evictions, and the names of the placeholders to delete first."""
+    """The fates of evictions, and the names of the placeholders to delete first."""
 
     fates: Fates
     freed: tuple[str, ...] = ()
 
 
 def pass_gate(fates: Fates, view: View, held: Sequence[Pod], requests: Iterable[CapacityRequest]) -> Gate:
-    """Let the evictions go whose capacity is free. `view` has the placeholders, `held` are their pods in it."""
+    """Admit evictions whose capacity is free. `view` has the placeholders, `held` are the placeholders' pods."""
     requests = tuple(requests)
     if not held and not requests:
         return Gate(fates=fates)
@@ -136,7 +137,7 @@ class _Step:
     def decide(self, step: Sequence[Eviction]) -> tuple[int, Refusal | None, list[str]]:
         """Return how many evictions may go, why the others wait, and the names of placeholders to delete first."""
         if self._own is not None and self._own.state is not CapacityState.READY:
-            # What is free now is what the placeholders that have no node yet were created for.
+            # The capacity that is free now is the one for which placeholders without a node were created.
             return 0, CapacityIncomplete(), []
         for number in dict.fromkeys((len(step), step[0].needed)):
             part = step[:number]
@@ -170,7 +171,7 @@ class _Step:
         ]
 
     def _is_free(self, step: Sequence[Eviction], view: View) -> bool:
-        """Return whether every replacement finds a node, whichever the scheduler takes for those before it."""
+        """Return whether every replacement finds a node, for any choice of the scheduler for earlier ones."""
         self._states = 0
         return self._all_placed(step, view)
 

@@ -1,4 +1,4 @@
-"""Which repairs lack nothing but capacity, and which placeholders would bring it.
+"""Finds repairs that lack only capacity, and the placeholders that would bring it.
 
 Two kinds of domains are candidates: domains without nodes in which a node would make a constraint violated, and domains
 whose nodes are full. Nodes are supposed there, and the repair is rehearsed. If it succeeds, it lacks only capacity.
@@ -33,7 +33,7 @@ from rebalancer.policy import LimitAction, Policy
 from rebalancer.scheduling.view import View
 
 _NODES: Final = (1, 2, 3, 4, 5, 6, 8, 10, 12, 16, 20)
-"""Numbers of nodes that are supposed in turn where constraints count by node."""
+"""Numbers of nodes that are supposed in turn if constraints count by node."""
 
 
 class Candidate(Struct, frozen=True, kw_only=True):
@@ -172,7 +172,7 @@ class RehearsedNeed(Struct, frozen=True):
 
 
 def find_need(candidate: Candidate, view: View, policy: Policy, memory: Memory) -> RehearsedNeed:
-    """Rehearse a candidate's repair; the need is None where capacity is not all that it lacks."""
+    """Rehearse a candidate's repair; the need is None if the repair lacks anything besides capacity."""
     holds_until = ALWAYS
     for number in _NODES if candidate.by_node else _NODES[:1]:
         if number > policy.capacity.max_pods:

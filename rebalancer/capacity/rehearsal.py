@@ -1,10 +1,9 @@
 """The whole repair on supposed nodes: how many evictions it takes, and which pods end on the supposed nodes.
 
-Problem: how much capacity does a repair need, and where, if nobody knows yet what the planner will do with it?
-Idea: plan, carry the step out on paper, plan again, until nothing is left. Whatever node the scheduler really picks,
-the repair can go on from the state after a forced step.
-Example: zones a:6 b:6 and one supposed node in c; the plan evicts two of each, and all four end on the supposed node.
-Bound: a plan of one component for each step, at most `_MOST_STEPS`.
+Problem: how much capacity does a repair need, and where, before the planner knows it? Idea: plan, carry the step out in
+the model, and plan again, until nothing is left. A forced step holds for every node that the scheduler may pick, so the
+repair can go on from the state after it. Example: zones a:6 b:6 and one supposed node in c; the plan evicts two of
+each, and all four end on the supposed node. Bound: a plan of one component for each step, at most `_MOST_STEPS`.
 """
 
 from collections.abc import Collection, Iterator

@@ -4,8 +4,8 @@
         |                                                     |
         +--timeout, a placeholder is gone, not allowed--------+--> ended: all placeholders are released
 
-A request that ended for a reason of its own is repeated after a wait that doubles each time. A request that ended
-because somebody paused, or changed the policy, does not count against the domain.
+A request that failed by itself is repeated after a wait that doubles each time. A request that ended because of a pause
+or a new policy does not count against the domain.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -54,7 +54,7 @@ class Result(StrEnum):
 
 
 class RequestChange(Struct, frozen=True, kw_only=True):
-    """What became of a request in a cycle: `result` None where it ended without success or failure of its own."""
+    """How a request changed in a cycle; `result` is None if it ended without its own success or failure."""
 
     request: CapacityRequest
     result: Result | None
@@ -70,7 +70,7 @@ class Progress(Struct, frozen=True, kw_only=True):
 
 
 class Observation(Struct, frozen=True, kw_only=True):
-    """What a cycle sees of the requests."""
+    """A cycle's view of the requests."""
 
     now: datetime
     plan: Plan
@@ -89,7 +89,7 @@ class Observation(Struct, frozen=True, kw_only=True):
 
 
 def advance_requests(memory: Memory, seen: Observation, rules: Capacity) -> Progress:
-    """Return what becomes of every request."""
+    """Return every request's next state."""
     requests: list[CapacityRequest] = []
     changes: list[RequestChange] = []
     attempts = [attempt for attempt in memory.capacity_attempts if seen.now - attempt.last < _MEMORY]
@@ -152,7 +152,7 @@ class _Life:
         return pod is not None and pod.ready and not pod.terminating
 
     def _go_on(self, age: timedelta) -> CapacityRequest | RequestChange:
-        """Go on with a repair whose capacity is ready, or end: it is done, or it does not work any more."""
+        """Continue a repair whose capacity is ready, or end it because it is done or no longer works."""
         request = self._request
         lost = [name for name in request.placeholders if not self._runs(name)]
         if lost:

@@ -1,7 +1,7 @@
 """Nodes that an autoscaler might create in a domain, as a planner would see them: empty, and as large as needed.
 
-Problem: what would a new node in zone c look like to pods that run in zones a and b? Idea: like a node of theirs, with
-the domain's value, a name of its own, and the labels and taints of the NodePool. Where this leaves a constraint's key
+Problem: what would a new node in zone c look like to pods that run in zones a and b? Idea: like one of their nodes,
+with the domain's value, a new name, and the labels and taints of the NodePool. If this leaves a constraint's key
 without a value (the rack of a new node in zone c), no node is supposed.
 """
 

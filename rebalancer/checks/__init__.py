@@ -1,1 +1,1 @@
-"""What must be right before anything moves: one result for each thing that is checked, and how it is shown."""
+"""The preconditions of any eviction: one result for each check, and its display."""

@@ -1,4 +1,4 @@
-"""The Check document, and the same as text: a line for each check, and below it the way out."""
+"""The Check document, and its text: a line for each check, and its remedy below."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -26,7 +26,7 @@ class CheckRow(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class CheckDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """What must be right before anything moves. `wrong` says whether something is."""
+    """The preconditions of any eviction. `wrong` says whether a check has failed."""
 
     api_version: str = API_VERSION
     kind: str = "Check"

@@ -1,6 +1,6 @@
-"""Each check: from what was read a result, which says what is so, and where it is wrong the way out.
+"""Each check turns what was read into a result: the finding, and the remedy if something is wrong.
 
-What could not be read is no fault: it is said to be unknown, with who may read it.
+An unreadable object is no fault: its result is unknown, and says which right is needed to read it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -37,7 +37,7 @@ class Outcome(StrEnum):
 
     OK = "ok"
     NOTE = "note"
-    """Nothing is wrong; somebody may want to know."""
+    """Nothing is wrong, but the fact may be of interest."""
     UNKNOWN = "unknown"
     WRONG = "wrong"
 
@@ -87,7 +87,7 @@ def check_controller(
 
 
 def pass_over_rights(namespace: str) -> Result:
-    """Return that nobody was asked about the rights of an account where no controller runs."""
+    """Return a result for unchecked rights, because no controller runs here."""
     text = f"namespace {namespace} has no controller, and the account of another one was not asked about"
     return Result("rights", Outcome.UNKNOWN, text, _MEANT)
 
@@ -165,7 +165,7 @@ def check_guards(answers: Sequence[GuardAnswer]) -> Result:
 
 
 def check_budgets(findings: Sequence[Finding]) -> Result:
-    """Return whether a budget allows no eviction at all, whatever is Ready."""
+    """Return whether a budget allows no eviction at all, even with all pods Ready."""
     kinds = {FindingKind.BUDGET_ALWAYS_ZERO, FindingKind.BUDGET_NOT_COMPUTED}
     stuck = [finding for finding in findings if finding.kind in kinds]
     if not stuck:

@@ -1,4 +1,4 @@
-"""What an order of deletion leaves: for every number of remaining pods, by how much the rules are exceeded at worst.
+"""The outcome of an order of deletion: for every number of remaining pods, the greatest excess over the rules.
 
 Pods of equal rank are deleted in an unknown order: the controller goes by crowded nodes, then by age in powers of two,
 then by chance. So every order of such pods counts, and the worst result for each number.
@@ -12,7 +12,7 @@ from typing import NamedTuple
 from rebalancer.prevention.scale_down import UNCOUNTED, ScaleDown, ScaleDownTally
 
 Excess = tuple[int, ...]
-"""By how many pods the rules are exceeded where k pods remain, at the position k."""
+"""At position k: by how many pods the rules are exceeded if k pods remain."""
 
 
 class Price(NamedTuple):
@@ -23,7 +23,7 @@ class Price(NamedTuple):
 
 
 def price(excess: Sequence[int]) -> Price:
-    """Return the price of an outcome; where all pods remain, or none, there is nothing to choose."""
+    """Return the price of an outcome, without the numbers all and 0, for which there is no choice."""
     inner = excess[1:-1]
     return Price(sum(amount > 0 for amount in inner), sum(inner))
 

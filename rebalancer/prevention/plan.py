@@ -1,4 +1,4 @@
-"""What prevention does in one cycle: each workload's order, the patches that keep it, and what is left alone.
+"""Prevention in one cycle: each workload's order, the patches that maintain it, and the skipped workloads.
 
 Pure: the arguments are the cluster, the policy, and three values that the caller carries from cycle to cycle:
 
@@ -72,7 +72,7 @@ class Unsteered(Worded):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupResult:
-    """The order of one group, the patches that keep it, and why it is not kept, None where it is.
+    """The order of one group, the patches that maintain it, and why it is not maintained, None if it is.
 
     `unsettled_since` is None where it is settled.
     """
@@ -161,7 +161,7 @@ def _rank(pod: Pod, written: Mapping[str, Written]) -> int:
 
 
 def _find_late(pod: Pod, written: Mapping[str, Written]) -> Written | None:
-    """Return what was written to a pod and the watch has not delivered yet."""
+    """Return the cost that was written to a pod and that the watch has not delivered yet."""
     late = written.get(pod.uid) if written else None
     return late if late is not None and is_older(pod.resource_version, late.resource_version) else None
 
@@ -205,7 +205,7 @@ def find_removals(
     """Return the patches that remove what is our own and no longer wanted, by controller, lowest costs first.
 
     `steered` are the UIDs of the controllers that have an order. Where a workload is too small to have one for now, its
-    costs stay, and so they do during a surge. Without anything of our own it is a look at one number of every pod.
+    costs stay; they also stay during a surge. If Rebalancer has written no costs, only one number per pod is read.
     """
     by_owner: dict[str, list[Pod]] = {}
     for pod in snapshot.covered_pods:

@@ -2,10 +2,10 @@
 
 1. An order that is still good is left alone: the present ranks cost no more than the best order.
 2. Else the goal is the best order, in two forms: the best order itself, and an equally good order that follows the
-   present order from the pod that stays longest. It takes another pod only where the next pod would do harm, from the
-   domain whose next pod would go soonest. The form that keeps most of the present ranks is chosen. With the first form
-   alone a pod start takes three times as many patches. With the second alone 37 of 100 drawn groups of up to 30 pods
-   miss the goal, instead of 5.
+  present order from the pod that stays longest. It takes another pod only where the next pod would do harm, from the
+  domain whose next pod would go soonest. The form that keeps most of the present ranks is chosen. With the first form
+  alone a pod start takes three times as many patches. With the second alone, 37 of 100 random groups of up to 30 pods
+  miss the goal, instead of 5.
 3. The pods that go first need no rank while it does not matter which of them is the first.
 4. Patches are sent one by one, and the process may end in between. So the pods that stay longest are patched first. A
    patch is part of the result only if it makes no number of remaining pods worse off. Where no order of the patches

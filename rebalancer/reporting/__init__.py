@@ -1,4 +1,4 @@
 """How documents are shown: sentences, headlines and tables, for a terminal and for the status page.
 
-It reads only `documents` and the model: a saved document is shown as it was when it was made.
+It reads only `documents` and the model, so a saved document is shown as it was when it was made.
 """

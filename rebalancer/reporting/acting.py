@@ -1,4 +1,4 @@
-"""Who leads, since when, how old the last cycle is, and what the controller does: one line, equal everywhere.
+"""One line, equal everywhere: who leads, since when, how old the last cycle is, and what the controller does.
 
 It is the first line of `status`, `plan`, `report` and the page. It begins with the leader, since the rest of a status
 describes a process that may be gone.
@@ -34,7 +34,7 @@ _FRESH: Final = timedelta(seconds=3)
 
 _LATE_INTERVALS: Final = 5
 _LATE: Final = timedelta(minutes=2)
-"""A leader is late whose last cycle is longer ago than this and than several intervals: planning takes time, too."""
+"""A leader is late if its last cycle is older than this and than several intervals, because planning takes time."""
 
 
 def describe_mode(mode: Mode) -> str:
@@ -43,9 +43,9 @@ def describe_mode(mode: Mode) -> str:
 
 
 def find_idle(mode: Mode, lease: LeaseStatus | None = None, *, knows_approvals: bool = True) -> str:
-    """Say why a controller in a mode moves nothing of what a plan lets go, "" where it does.
+    """Say why a controller in this mode makes none of the evictions that may go now, "" if it does.
 
-    Its stored status says what is approved; without that, or of a file of a cluster, nothing is known to be.
+    The stored status says what is approved; without it, or for a file of a cluster, nothing counts as approved.
     """
     if lease is not None and not lease.holder:
         is_unknown = lease.free_since is None and lease.error
@@ -94,13 +94,13 @@ def policy_source(status: StatusDocument) -> str:
 
 
 def runs(status: StatusDocument) -> bool:
-    """Return whether somebody leads, or that cannot be known: else nothing goes on when a wait has ended."""
+    """Return whether a process leads or may lead; otherwise nothing follows the end of a wait."""
     lease = status.lease
     return lease is None or bool(lease.holder) or (lease.free_since is None and bool(lease.error))
 
 
 def goes_on(status: StatusDocument) -> bool:
-    """Return whether something follows when a wait has ended: somebody leads, and who says so can see it."""
+    """Return whether anything follows the end of a wait, because a process is known to lead."""
     return runs(status) and (status.lease is None or status.lease.unread_since is None)
 
 
@@ -111,7 +111,7 @@ def is_of_last_leader(status: StatusDocument) -> bool:
 
 
 def describe_stored(status: StatusDocument, now: datetime) -> str:
-    """Say as of when all of a status is that no running leader has stored; "" where one has, or nothing is stored."""
+    """Say how old a status is that no running leader has stored; "" if one has, or none is stored."""
     last = status.last_cycle
     if last is None or (goes_on(status) and not is_of_last_leader(status)):
         return ""
@@ -122,7 +122,7 @@ def describe_stored(status: StatusDocument, now: datetime) -> str:
 
 
 def moving_word(status: StatusDocument) -> str:
-    """Say what the pods in flight are: they move only as long as somebody follows them."""
+    """Return the word for pods in flight, which count as moving only while a leader follows them."""
     return "moving" if goes_on(status) else "evicted, not watched"
 
 
@@ -175,7 +175,7 @@ def describe_controller(status: StatusDocument, now: datetime) -> str:
 
 
 def find_trouble(status: StatusDocument, now: datetime) -> str:
-    """Say in what way the leader does not do what the status says, "" where it does; it has one, or needs none."""
+    """Say how the leader deviates from the status, "" if it does not. The status has a leader, or needs none."""
     lease, last = status.lease, status.last_cycle
     if lease is None:
         return ""

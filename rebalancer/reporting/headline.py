@@ -16,7 +16,7 @@ from rebalancer.model.words import format_rest, name_list, plural, short_key, sh
 from rebalancer.reporting.acting import describe_missing_rights, find_hindrance, is_of_last_leader
 
 NOT_NOW: Final = "cannot be repaired now"
-"""What is said of a violation that evictions do not repair as things are; its reason names the way out."""
+"""The words for a violation that evictions cannot repair now; its reason names the remedy."""
 
 _ENDED_BY_A_CYCLE: Final = frozenset({Reason.BREAKER_OPEN, Reason.DOMAIN_UNSETTLED})
 """Holds that the first cycle after their time ends, unless a bound is exceeded again, or a node lost, before."""
@@ -29,7 +29,7 @@ _FOR_LONG: Final = timedelta(hours=1)
 
 
 class Sign(StrEnum):
-    """What a thing means: each has one shape, one colour and one word, on the page and in the terminal."""
+    """The meaning of a sign, which has one shape, one colour and one word, on the page and in the terminal."""
 
     VIOLATED = "violated"
     MOVING = "moving"
@@ -52,7 +52,7 @@ def headlines(status: StatusDocument, figures: Figures | None, now: datetime) ->
     """Say what is lost, if anything is, then what happens and what comes next."""
     own = headline(status, figures, now)
     if status.lease is not None and (not status.lease.holder or status.lease.unread_since is not None):
-        return [own]  # nobody looks, or can
+        return [own]  # no process leads, or it cannot be known
     if status.losses and own.sign is Sign.GOOD:
         own = own._replace(sign=Sign.NOTE)
     return [*(Headline(Sign.VIOLATED, loss_sentence(loss, status.mode, now)) for loss in status.losses), own]
@@ -161,7 +161,7 @@ def next_word(figures: Figures) -> str:
 
 
 def _rest(status: StatusDocument, figures: Figures) -> Headline:
-    """Say what is left where nothing moves or waits."""
+    """Say which violations remain if nothing moves or waits."""
     if figures.unrepairable and figures.unrepairable == figures.violated:
         return Headline(Sign.UNREPAIRABLE, f"{_violated(figures)} and {NOT_NOW}")
     if figures.violated:
