@@ -214,7 +214,7 @@ class _CauseFinder:
         return broken == {False}
 
     def _cause_of(self, token: str, key: str, counts: DomainCounts, members: Sequence[PodController]) -> ViolationCause:
-        """Return the stored cause, else the one found; a violation without a known cause was not caused by a loss."""
+        """Return the stored cause, else the cause found now; if the stored cause is unknown, it was not a loss."""
         known = self._known_cause(token, key, counts, members)
         if known is not None and known not in NOT_FOUND:
             return known

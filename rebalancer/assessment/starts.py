@@ -85,7 +85,7 @@ class NothingStarts(Refusal):
 
 
 class NodeWithoutStarts(Struct, frozen=True):
-    """A node on which nothing starts, and the pods that show it; `owner` is whose pods do not, "" for all pods."""
+    """A node on which nothing starts, and the pods that show it; `owner` is the owner concerned, "" for all pods."""
 
     refusal: NothingStarts
     pods: tuple[Pod, ...]

@@ -135,7 +135,7 @@ class Node(Struct, frozen=True, gc=False, kw_only=True):
     created: datetime
     deleted: datetime | None = None
     resource_version: str = ""
-    """The simulator's; "" of what a server sent: nothing depends on it, and every heartbeat changes it."""
+    """Set by the simulator only; "" for nodes from a server: every heartbeat changes it, and nothing needs it."""
 
     @property
     def never_ready(self) -> bool:

@@ -125,7 +125,7 @@ def find_shortages(pod: Pod, node: str, view: View) -> Sequence[Shortage]:
 
 
 def _find_shortages(requests: Resources, node: Node, used: Usage) -> Iterator[Shortage]:
-    """Yield what does not fit, in the scheduler's order. A resource that is not requested is never short."""
+    """Yield the resources that do not fit, in order. A resource that is not requested is never short."""
     have = node.allocatable
     if used.pods + 1 > node.pods:
         yield Shortage("pods", used.pods + 1 - node.pods, exceeds_node=False)

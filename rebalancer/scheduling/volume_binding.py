@@ -79,7 +79,7 @@ class VolumeBinding(Filter):
         return found is not None and all(_can_be_provisioned(claim, node, self._view) for claim in found.made)
 
     def find_bindings(self, node: str) -> Bindings | None:
-        """Return what the waiting claims would get on a node; None where one's volume is being made on another node."""
+        """Return what the waiting claims would get on a node; None if a volume is being created on another node."""
         made = []
         open_claims = []
         for claim in self._delayed:
