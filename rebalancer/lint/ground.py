@@ -81,7 +81,7 @@ class Ground:
         return View(replace(self.snapshot, pods=()), self.profile)
 
     def count_domains(self, manifest: Manifest, key: str) -> int:
-        """Return how many domains of a key have a node that takes a manifest's pods, whatever runs there."""
+        """Return how many domains of a key have a node that takes a manifest's pods, apart from capacity in use."""
         owner = self.find_owner(manifest)
         if owner is None:
             return 0

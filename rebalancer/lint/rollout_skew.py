@@ -1,4 +1,4 @@
-"""The largest skew with which a rolling update can end, over three domains, whatever the scheduler chooses.
+"""The largest skew, over three domains, with which a rolling update can end for any choice of the scheduler.
 
 Each step creates a pod in any domain that the constraint admits, which counts old and new pods together, or takes an
 old pod away from any domain. All states are searched; they are few, since domains are alike.

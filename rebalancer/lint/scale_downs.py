@@ -1,4 +1,4 @@
-"""What a scale-down of a StatefulSet leaves: it deletes the highest ordinals, whatever their domains.
+"""What a scale-down of a StatefulSet leaves: it deletes the highest ordinals, regardless of their domains.
 
 Problem: n pods are within maxSkew s over d domains. Which ordinals share a domain depends on the replacements since.
 

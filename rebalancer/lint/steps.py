@@ -1,4 +1,4 @@
-"""A rollout step by step: whether each new pod finds a node beside what is there, whatever the scheduler picks."""
+"""A rollout step by step: whether each new pod finds a node beside the present pods, for any scheduler choice."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -34,7 +34,7 @@ def own_terms(manifest: Manifest, *, apart: bool) -> Iterator[tuple[Path, PodAff
 
 
 def _concerns(term: PodAffinityTerm, template: PodTemplate, namespace: str) -> bool:
-    """Return whether a term's pods are those of its own template, whatever labels a namespace has."""
+    """Return whether a term's pods are those of its own template, for any labels of the namespace."""
     if term.selector is None or not term.selector.matches(template.labels):
         return False
     if term.mismatch_label_keys:

@@ -1,4 +1,4 @@
-"""The ConfigMaps of team policies, whatever they contain: a reading of each, and the policy with all in force."""
+"""The ConfigMaps of team policies, valid or not: a reading of each, and the policy with all those in force."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -8,8 +8,8 @@ A schedule is a local time, so its meaning depends on the zone's rules for summe
   twice where the hour is repeated. Where a clock changes by half an hour (Australia/Lord_Howe), a search across the
   change may miss the first half hour: a window then opens later than written, never earlier.
 
-`duration` is elapsed time: a window of 4h is open for four hours on each day, whatever the clock does meanwhile. The
-rules of the zones are data that come with the program; reading them is no input.
+`duration` is elapsed time: a window of 4h is open for four hours on each day, even if the clock is changed meanwhile.
+The rules of the zones are data that come with the program; reading them is no input.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""How many pods of each service run once a loss has settled, whatever kube-scheduler chooses: proved bounds.
+"""Proved bounds, for any choices of kube-scheduler, on the running pods of each service once a loss has settled.
 
 Problem: pods that lost their node compete for what is left, in an order and with ties that nobody knows. Idea: every
 reachable state satisfies some inequalities, all services jointly. Some sums of these bound most services of a large

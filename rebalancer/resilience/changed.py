@@ -1,8 +1,8 @@
 """Changes to try: other fields of a workload's constraints, and additional nodes; and a loss with them.
 
 After the rollout that a patch starts, all pods of the workload have the new constraint. The model leaves them where
-they are: a running pod keeps its node whatever its own constraint says, so that only the next pods change the loss.
-Where a rollout puts pods is not known; verify a patch after it.
+they are: a running pod keeps its node despite its own constraints, so only later pods change the loss. Where a rollout
+puts pods is not known; verify a patch after it.
 """
 
 from collections.abc import Collection, Iterator, Sequence

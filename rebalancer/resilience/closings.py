@@ -1,4 +1,4 @@
-"""How many of its own pods a service needs to close a domain of one of its rules: sums, whatever others do.
+"""How many of its own pods a service needs to close a domain of one of its rules, for any pods of others.
 
 A service may be blocked with fewer pods placed than it lacks. Then each node for them lacks a resource, or one of its
 rules closes it. Closing a domain of a spread constraint takes enough pods to bring its count maxSkew above the least

@@ -1,4 +1,4 @@
-"""What keeps replacements of a loss from being created, or from every node that remains, whatever others do.
+"""What keeps a loss's replacements from being created, or from every remaining node, regardless of other pods.
 
 Replacements that the API server would refuse are not counted on: an object that a template names is missing, a webhook
 has no answer, a quota is spent. Usage of lost pods is returned. For pods that stay terminating this happens once their
@@ -70,7 +70,7 @@ def find_uncreated(loss: Loss) -> Mapping[int, Fact]:
 
 
 def _find_refusal(owner: Workload, new: Pod, view: View) -> CreationRefused | None:
-    """Return why a replacement would be refused whatever is lost."""
+    """Return why a replacement would be refused after any loss."""
 
     def find() -> tuple[CreationRefused | None]:
         pods = view.snapshot.pods_of.get(owner.uid, ())

@@ -45,7 +45,7 @@ class CreatedInOrder(Fact):
 
 
 class OnNodesNotReady(Fact):
-    """Some of its pods are on other nodes that are not Ready: nobody knows whether these come back."""
+    """Some of its pods are on other nodes that are not Ready and may or may not come back."""
 
     pods: int
 
@@ -59,7 +59,7 @@ class Service:
     """The pods of one owner in a loss."""
 
     workload: Reference | None
-    """None for pods without an owner and pods of Jobs: they compete, and nobody asks how many of them are left."""
+    """None for pods without an owner and pods of Jobs, which compete for capacity but are not counted."""
     owner: Workload | None
     sample: Pod
     """The pod that replaces the lost pods, as far as it is known."""
@@ -203,7 +203,7 @@ def _find_sample(member: PodController, owner: Workload, now: datetime) -> tuple
 
 
 def _find_competitors(view: View, nodes: Collection[str], served: Collection[str]) -> Iterator[Service]:
-    """Yield the pods that nobody counts, each by itself: pending pods, and lost pods that a Job creates again."""
+    """Yield the competing pods that are not counted, one by one: pending pods, and lost pods that a Job recreates."""
     lost = [pod for node in sorted(nodes) for pod in view.pods_on(node) if not (pod.mirror or pod.finished)]
     again = [pod for pod in lost if pod.owner is not None and pod.owner.kind not in NODE_OWNERS]
     for pod in (*view.snapshot.unplaced, *again):

@@ -1,4 +1,4 @@
-"""The worst loss of each workload, for each key and phase, against what must be left of it."""
+"""The worst loss of each workload, for each key and phase, compared with the pods that must be left."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -266,7 +266,7 @@ class SimulatedCluster:
         self.jobs.delete(name)
 
     def explain_placeholder(self, namespace: str, token: str) -> str:
-        """Return what the autoscaler says of a request that waits."""
+        """Return the autoscaler's message on a request that waits."""
         del namespace, token
         return "no machine to be had" if self.autoscaler is not None else ""
 

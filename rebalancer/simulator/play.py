@@ -243,7 +243,7 @@ class Play:
             self._note_surges()
 
     def _note_surges(self) -> None:
-        """Take what the controller says of its surges, each report once."""
+        """Take the controller's reports on its surges, each once."""
         report = self.state.reported.surges
         if report is self._surges:
             return
@@ -348,7 +348,7 @@ class Play:
         self._note_surges()
 
     def _ends(self) -> datetime | None:
-        """Return when the present step ends whatever happens; None: once nothing moves any more."""
+        """Return when the present step ends in any case; None if it ends once nothing moves any more."""
         if self.change is not None and self.change.wait is not None:
             return self._began + self.change.wait
         if not self.left or self.left[0].after is None:

@@ -1,6 +1,6 @@
-"""A simulation as a story: what happens and what the controller makes of it, line by line, at simulated times.
+"""A simulation as a story: the changes and the controller's reactions, line by line, at simulated times.
 
-A scene begins with each change, and with what the controller makes of it.
+A scene begins with each change, and with the controller's reaction to it.
 """
 
 from collections.abc import Iterator
@@ -38,7 +38,7 @@ class StoryLine:
 
 
 class Story:
-    """One play of a scenario, and what there is to tell of it so far."""
+    """One play of a scenario, and its lines so far."""
 
     def __init__(self, scenario: Scenario, play: Play) -> None:
         self.scenario = scenario
