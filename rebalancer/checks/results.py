@@ -22,7 +22,7 @@ from rebalancer.policy.team_maps import POLICY_KEY
 from rebalancer.reporting.acting import describe_controller, describe_no_leader, find_trouble
 
 _LEAST_CERTIFICATE: Final = timedelta(days=14)
-"""A certificate that ends within this time is to be renewed."""
+"""A certificate that expires within this time must be renewed."""
 
 
 EVICT: Final = "evict"

@@ -219,7 +219,7 @@ def _expected(state: LoopState, eviction: Eviction) -> tuple[tuple[Reference, Re
 def _without(
     snapshot: Snapshot, workload: Reference, count: ReplicaCount, taken: Mapping[str, Reference]
 ) -> ReplicaCount:
-    """Return what a workload has without the pods that Rebalancer has evicted."""
+    """Return the count of a workload less the pods that Rebalancer has evicted or evicts now."""
     ready = 0
     for uid, owner in taken.items():
         pod = snapshot.pod.get(uid)

@@ -1,6 +1,6 @@
 """Nodes of several architectures or operating systems that may be chosen for one template.
 
-kube-scheduler does not know the platform of an image: it heeds labels of nodes alone, even where `spec.os` is written.
+kube-scheduler does not know the platform of an image. It goes by the labels of nodes only, even if a pod has `spec.os`.
 A pod whose image is not made for its node does not start, and stays there.
 """
 

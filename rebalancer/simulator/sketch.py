@@ -19,8 +19,8 @@ class _Budget(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
 class _Workload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
     """A workload: `pods` are the running ones by node, the other `replicas` are created; `spread` is maxSkew by key.
 
-    With `shard_of`, for StatefulSets, its constraints count the pods of all shards of that name, and no zone admits two
-    pods of one shard.
+    `shard_of` is the name of the cluster of which a StatefulSet is a shard. Its constraints then count the pods of all
+    shards of that cluster, and no zone admits two pods of the same shard.
     """
 
     kind: Literal["Deployment", "StatefulSet"]

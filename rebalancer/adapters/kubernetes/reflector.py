@@ -62,9 +62,9 @@ _GONE = 410
 _FORBIDDEN = 403
 _NOT_SERVED = frozenset({_FORBIDDEN, 404})
 _UNSERVED_WAIT = 300.0
-"""Seconds between two requests for an optional kind that is not served or may not be listed."""
+"""Seconds between two requests for an optional kind that is not served, or that the API server refuses to list."""
 FORBIDDEN_WAIT = 1800.0
-"""Seconds between two requests for an optional kind that may not be listed, from the second refusal on.
+"""Seconds between two requests for an optional kind after the API server has refused twice to list it.
 
 A right is granted by an update of the installation, if ever.
 """
@@ -110,7 +110,7 @@ class Contents:
 class Reflector:
     """The store of one kind, or of one named object in one namespace.
 
-    An `optional` kind counts as without objects while it is not served or may not be listed. `changed`, if given, is
+    An `optional` kind has no objects while it is not served or its listing is refused. `changed`, if given, is
     called with the contents after each list and each change, in the reflector's thread. Changes of unread fields do not
     count.
     """
@@ -156,9 +156,9 @@ class Reflector:
         """Called with each changed object before and after the change; None for a new or a deleted one."""
         self.synced = threading.Event()
         self.has_listed = False
-        """Whether the objects are known, that is, were listed and may still be listed."""
+        """Whether the objects are known: they were listed, and the API server has not refused to list them since."""
         self.is_forbidden = False
-        """Whether the kind is optional and may not be listed."""
+        """Whether the kind is optional, and the API server refuses to list it."""
         self.error = ""
         """What the last attempt failed with, "" while all is well."""
         self.status = 0
