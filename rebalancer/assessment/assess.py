@@ -59,11 +59,12 @@ class UnsettledDomain(Refusal):
         """What has happened to its nodes, and until when nothing is moved there."""
         until = self._latest
         if self.motion.lasting:
-            until = f"they have taken pods again for a while, at most until {until}"
+            until = f"its nodes have taken pods again for a while, or until {until} at the latest"
         return f"{self.motion}: nothing is moved there until {until}"
 
     def __str__(self) -> str:
-        return f"a replacement may land in a domain in motion: {self.sentence}"
+        where = f"{self.motion.key}={self.motion.value}"
+        return f"a replacement may land in {where}, where {self.motion.cause}. Nothing is moved there yet"
 
 
 class EvaluatedConstraint(Struct, frozen=True, kw_only=True, gc=False):

@@ -179,7 +179,9 @@ class DomainMoving(Refusal):
         return self.domain.end
 
     def __str__(self) -> str:
-        return f"no capacity is requested in a domain in motion: {self.domain.sentence}"
+        motion = self.domain.motion
+        where = f"{motion.key}={motion.value}"
+        return f"no capacity is requested in {where}, because {motion.cause}. Nothing is moved there yet"
 
 
 class CapacityRequested(Refusal):

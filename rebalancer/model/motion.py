@@ -98,11 +98,18 @@ class DomainMotion(Struct, frozen=True, gc=False, kw_only=True):
 
     def __str__(self) -> str:
         """Say what has become of how many nodes, within what time, and who cordoned them."""
+        return self._describe(f"{self.lost} of {plural(self.had, 'node')} of {self.key}={self.value}")
+
+    @property
+    def cause(self) -> str:
+        """The same about a domain that has just been named."""
+        return self._describe("its only node" if self.had == 1 else f"{self.lost} of its {self.had} nodes")
+
+    def _describe(self, nodes: str) -> str:
         losses = " or ".join(_LOST_BY[event] for event in self.events)
         seconds = round((self.until - self.since).total_seconds())
         within = f" within {format_duration(timedelta(seconds=seconds))}" if seconds else ""
         by = f" by {name_list(self.by)}" if self.by else ""
-        nodes = f"{self.lost} of {plural(self.had, 'node')} of {self.key}={self.value}"
         return f"{nodes} {'was' if self.lost == 1 else 'were'} {losses}{within}{by}"
 
     @property

@@ -207,7 +207,7 @@ def test_no_node_is_requested_where_nodes_are_lost() -> None:
         memory = Memory(domains_in_motion=(structs.replace(motion, value=value),))
         (refusal,) = refusals(full, policy, memory)
         assert refusal.reason is reason
-        assert ("nothing is moved there" in str(refusal.refusal)) == (value == "c")
+        assert ("Nothing is moved there" in str(refusal.refusal)) == (value == "c")
 
 
 @pytest.mark.parametrize(("share", "expected"), [("<=2/5", 4), ("<=1/2", 0), ("<=1/4", 0)])

@@ -22,10 +22,14 @@ class PlanTooCostly(Refusal):
         return NOT_BY_ITSELF if never else End(event="when it is its turn, in one of the next minutes")
 
     def __str__(self) -> str:
+        size = f"its size (groups of identical pods times nodes) is {self.cells:,}"
+        smaller = "To make it smaller, let fewer workloads count each other's pods"
+        if self.cells > self.share:
+            return f"too large to plan: {size}, and a plan handles {self.share:,} for each namespace. {smaller}"
+        are = "is" if self.left == 1 else "are"
         return (
-            f"it is too large: its pod classes times nodes are {self.cells:,}. A plan handles {self.share:,} for each "
-            f"namespace, and {self.left:,} are left for {self.namespace}. Workloads of other namespaces go first. Let "
-            "fewer workloads count each other's pods"
+            f"too large to plan now: {size}. Of the {self.share:,} that a plan handles for each namespace, "
+            f"{self.left:,} {are} left for {self.namespace}, and workloads of other namespaces go first. {smaller}"
         )
 
 
