@@ -54,10 +54,14 @@ def find_undecided(plan: Plan) -> frozenset[Reference]:
     They have pods that may not go yet, for example because they are too young. Once these may go, the choice is made
     anew.
     """
-    soon = {row.workload for row in plan.refusals if row.pod is not None and not row.refusal.end.is_last}
-    if not soon:
+    if not plan.fates.kept:
         return frozenset()
-    undecided = (one.workloads for one in plan.components if not soon.isdisjoint(one.workloads))
+    later = set[Reference]()
+    for row in plan.refusals:
+        # Most rows are of few workloads: the end, which may be a formatted text, is asked for once where it suffices.
+        if row.pod is not None and row.workload not in later and not row.refusal.end.is_last:
+            later.add(row.workload)
+    undecided = (one.workloads for one in plan.components if not later.isdisjoint(one.workloads))
     return frozenset[Reference]().union(*undecided)
 
 

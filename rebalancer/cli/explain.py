@@ -51,6 +51,7 @@ def run(args: argparse.Namespace) -> int:
         claims=find_claim_recipe(workload, evaluation.view, evaluation.assessment, evaluation.plan)
         if workload is not None
         else None,
+        moving=frozenset(move.workload for move in evaluation.inputs.memory.in_flight),
         find_idle=lambda: cluster.acting.idle,
     )
     if isinstance(target, Pod):

@@ -19,7 +19,7 @@ import msgspec
 
 from rebalancer.account.happened import find_since
 from rebalancer.account.losses import Lack, lack_of
-from rebalancer.assessment.assess import EvaluatedConstraint
+from rebalancer.assessment.assess import EvaluatedConstraint, UnsettledDomain
 from rebalancer.assessment.limits.result import EvaluatedLimit
 from rebalancer.documents.bounds import DomainBounds
 from rebalancer.documents.document import workload_name
@@ -305,7 +305,7 @@ class _Map:
         self, name: str, nodes: Sequence[Node], shown: Collection[str], ends: Mapping[str, datetime]
     ) -> MapZone:
         states = {node.name: node_state(node, ends) for node in nodes}
-        loss = self._losses.get(name)
+        loss, unsettled = self._losses.get(name), self._unsettled.get(DomainName(self._key, name))
         gone: Sequence[str] = loss.gone if loss is not None else ()
         states.update(dict.fromkeys(gone, NodeState.LOST))
         if shown and len(states) <= self._size.nodes:
@@ -325,7 +325,8 @@ class _Map:
             cordoned=sum(node.ready and node.unschedulable for node in nodes),
             of=len(states) + (loss.unnamed if loss is not None else 0),
             back=self._find_return(name),
-            unsettled_until=self._unsettled.get(DomainName(self._key, name)),
+            unsettled_until=unsettled.until if unsettled is not None else None,
+            unsettled_at_most=unsettled is not None and unsettled.motion.lasting,
             lost=None
             if loss is None
             else MapLoss(at=loss.at, whole=loss.whole, nodes=loss.number, pods=loss.lost.pods),
@@ -338,8 +339,8 @@ class _Map:
         return {lost.value: lack_of(lost, snapshot) for lost in self._memory.lost if lost.key == self._key}
 
     @cached_property
-    def _unsettled(self) -> Mapping[DomainName, datetime]:
-        return {DomainName(one.motion.key, one.motion.value): one.until for one in self._assessment.unsettled_domains}
+    def _unsettled(self) -> Mapping[DomainName, UnsettledDomain]:
+        return {DomainName(one.motion.key, one.motion.value): one for one in self._assessment.unsettled_domains}
 
     def _find_return(self, name: str) -> datetime | None:
         """Return when a lost domain came back, None if it has lost nodes since then or at that time."""

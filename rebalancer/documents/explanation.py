@@ -75,7 +75,7 @@ from rebalancer.scheduling.view import View
 
 MOVES, WAITS, STAYS, LEAVES = "Moves", "Waits", "Stays", "Leaves"
 
-_OTHERS_BY_THEN = "Another pod may be chosen by then: some that may not go yet may go soon"
+_OTHERS_BY_THEN = "Another pod may be chosen by then, as some that may not go now may go then"
 
 _MOST = 5
 """Up to this many domains are listed; the rest are counted."""
@@ -126,6 +126,8 @@ class ExplanationDetails(NamedTuple):
     """The repair of a StatefulSet that is pinned by its volumes, None if that was not requested."""
     drawn: MapDocument | None = None
     """The map of the workload."""
+    moving: frozenset[Reference] = frozenset()
+    """The workloads of which pods are in flight."""
     find_idle: Callable[[], str] = str
     """Says why the controller makes no eviction that the plan allows now, "" if it does; the call may take seconds."""
 
@@ -147,7 +149,7 @@ def explain_pod(
         path = [_gone(pod), *_missing_domain_answers(reference, assessment)]
         path += _repair_answers(reference, plan, view.snapshot)
         return ExplanationDocument(object=f"pod {pod}", verdict=LEAVES, reason=None, path=tuple(path))
-    states = StateReasons(plan, details.relaxations)
+    states = StateReasons(plan, details.relaxations, details.moving)
     path = [
         *_state_answers(groups, limits, labels, states),
         *_anti_affinity_answers(reference, assessment, labels, states),
@@ -179,7 +181,7 @@ def explain_workload(
 ) -> ExplanationDocument:
     """Explain a workload: its constraints and limits, what is planned for it, and why not more."""
     groups, limits = _groups_of(reference, assessment), _limits_of(reference, assessment)
-    states = StateReasons(plan, details.relaxations)
+    states = StateReasons(plan, details.relaxations, details.moving)
     path = [
         *_state_answers(groups, limits, {}, states),
         *_anti_affinity_answers(reference, assessment, {}, states),
@@ -196,7 +198,7 @@ def explain_workload(
         *_method_answers(reference, plan, details),
         *_constraint_suggestions(reference, groups, limits, plan),
     ]
-    verdict = MOVES if planned.going else WAITS if planned.waiting else STAYS
+    verdict = MOVES if planned.going else WAITS if planned.waits else STAYS
     return ExplanationDocument(
         object=str(reference),
         verdict=verdict,
@@ -232,6 +234,7 @@ class _WorkloadPlan:
         self.idle = details.find_idle() if self.going or self.waiting or self._obstacles else ""
         self._made_at = plan.made_at
         self._undecided = reference in find_undecided(plan)
+        self._moving = details.moving
         numbers = group_numbers(plan)
         self._blocked = sum(numbers[group.name].blocked for group in self._obstacles)
 
@@ -241,6 +244,15 @@ class _WorkloadPlan:
         if self.going:
             return self.going[0].cause
         return self.waiting[0].reason if self.waiting else next((one.reason for one in self._obstacles), None)
+
+    @property
+    def waits(self) -> bool:
+        """Whether an eviction waits, or the repair goes on once moving pods have arrived."""
+        return bool(self.waiting) or any(map(self._is_moving, self._obstacles))
+
+    def _is_moving(self, group: ComponentPlan) -> bool:
+        ends = group.refusal is not None and not group.refusal.end.is_never
+        return ends and not self._moving.isdisjoint(group.workloads)
 
     def answers(self) -> Iterator[Answer]:
         """Yield which pods are evicted now, which wait and why, and why no other pods are evicted."""
@@ -257,7 +269,8 @@ class _WorkloadPlan:
             evidence = component_text(group, self._relaxations)
             yield _answer(question, str(group.reason), evidence)
             waits = {wait.refusal for wait in self.waiting}
-            if group.state is State.VIOLATED and group.refusal is not None and group.refusal not in waits:
+            goes_on = group.state is State.VIOLATED or self._is_moving(group)
+            if goes_on and group.refusal is not None and group.refusal not in waits:
                 yield _end_answer(group.refusal, self._made_at, self.idle)
 
 
@@ -378,8 +391,14 @@ def _gone(pod: Pod) -> Answer:
         "Does its node exist?",
         f"no, node {pod.node} is gone",
         "no constraint and no limit counts the pod",
-        f"kube-controller-manager deletes it{', and its owner creates another one' if pod.owner is not None else ''}",
+        f"kube-controller-manager deletes it{', and its owner creates another one' if _is_replaced(pod) else ''}",
     )
+
+
+def _is_replaced(pod: Pod) -> bool:
+    """Return whether an owner creates another pod for one whose node is gone."""
+    on_every_node = pod.owner is None or pod.owner.kind in {"DaemonSet", "Node"}
+    return not (on_every_node or pod.finished or pod.terminating)
 
 
 def _missing_domain_answers(reference: Reference, assessment: Assessment) -> Iterator[Answer]:
@@ -562,7 +581,7 @@ def _eviction_answer(
             idle = details.find_idle()
             end = f"It {wait_end(waiting.refusal, plan.made_at, idle)}."
             lines = [_wait_message(waiting.refusal, idle), end, _target_text(waiting.eviction)]
-            if reference in find_undecided(plan):
+            if not waiting.refusal.end.is_never and reference in find_undecided(plan):
                 lines.append(_OTHERS_BY_THEN)
             verdict = STAYS if isinstance(waiting, Never) else WAITS
             return verdict, waiting.reason, _answer(question, waiting.reason, *lines)

@@ -103,7 +103,7 @@ class MapZone(CamelCaseStruct, frozen=True, kw_only=True):
 
     `back` is when a zone that was lost as a whole came back, within the last hour, as far as the controller has seen;
     null where it has lost nodes since then. `unsettledUntil` is when replacements may land in it again if nothing
-    changes, null unless it loses nodes.
+    changes, null unless it loses nodes; `unsettledAtMost`: it may be earlier.
     """
 
     name: str
@@ -113,6 +113,7 @@ class MapZone(CamelCaseStruct, frozen=True, kw_only=True):
     of: Number
     back: datetime | None
     unsettled_until: datetime | None
+    unsettled_at_most: bool = False
     lost: MapLoss | None = None
     cordoned: Number = 0
 

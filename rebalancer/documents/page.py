@@ -221,7 +221,9 @@ class PageSource:
     def waiting(self, selection: Selection) -> tuple[WaitingEviction, ...]:
         """Return the first selected evictions that wait."""
         account = self._account
-        waiting = waiting_evictions(account.plan, account.fates, account.moves) if selection.state in _GOING else ()
+        waiting: Iterable[WaitingEviction] = ()
+        if selection.state in _GOING:
+            waiting = waiting_evictions(account.plan, account.fates, account.undecided, account.moves)
         chosen = (
             one
             for one in waiting

@@ -110,10 +110,10 @@ def took_text(outcome: str, began: datetime, seen: datetime, ready: datetime | N
 
 
 def past_moves(usual: _Took) -> str:
-    """Say how long the last moves took, without promising how long the next will take: `last 3 took 1s to 7s`."""
+    """Say how long the last moves took, without promising how long the next will take: `last 3 took about 1s to 7s`."""
     low, high = (format_duration(timedelta(seconds=seconds)) for seconds in (usual.low, usual.high))
     which = "last one" if usual.of == 1 else f"last {usual.of}"
-    return f"{which} took {low}" + (f" to {high}" if high != low else "")
+    return f"{which} took about {low}" + (f" to {high}" if high != low else "")
 
 
 def ago(moment: datetime, now: datetime) -> str:

@@ -1,7 +1,7 @@
 """The Plan document: evictions that may go now, evictions that wait, groups with their proof, refusals."""
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from itertools import count, groupby
@@ -40,7 +40,7 @@ from rebalancer.documents.waits import (
     next_move,
 )
 from rebalancer.model.approvals import Proposal
-from rebalancer.model.moves import Move
+from rebalancer.model.moves import Move, Reference
 from rebalancer.model.reasons import State
 from rebalancer.model.snapshot import Snapshot, get_known_time
 from rebalancer.model.words import name_list
@@ -331,7 +331,7 @@ def plan_document(
         policy_hash=plan.policy_hash,
         totals=_totals(add_numbers(numbers.values()), plan),
         evictions=tuple(map(planned_eviction, plan.fates.going)),
-        waiting=tuple(waiting_evictions(plan, plan.fates)),
+        waiting=tuple(waiting_evictions(plan, plan.fates, find_undecided(plan))),
         groups=tuple(_planned_groups(plan, numbers, snapshot, relaxations)),
         refusals=(*map(_planned_refusal, plan.refusals), *_never_allowed(plan)),
         unknown=tuple(
@@ -429,9 +429,11 @@ def number_steps(plan: Plan) -> Mapping[str, int]:
     return steps
 
 
-def waiting_evictions(plan: Plan, fates: Fates, moves: Sequence[Move] = ()) -> Iterator[WaitingEviction]:
+def waiting_evictions(
+    plan: Plan, fates: Fates, undecided: Collection[Reference], moves: Sequence[Move] = ()
+) -> Iterator[WaitingEviction]:
     """Yield the entries of a plan's evictions that wait by these fates; `moves` are the moves of the memory."""
-    steps, undecided = number_steps(plan), find_undecided(plan)
+    steps = number_steps(plan)
     name = cache(workload_name)
     usual = cache(lambda workload: find_usual(moves, [workload]))
     # Rows share equal parts: without sharing, 45,000 rows take 12 MiB more.

@@ -242,7 +242,7 @@ def report_document(  # noqa: PLR0913  # all that a report is made from
 
     `causes`, `findings` and `relaxations` are the results of `find_causes`, `find_findings` and `find_relaxations`.
     """
-    states = StateReasons(plan, relaxations)
+    states = StateReasons(plan, relaxations, {move.workload for move in memory.in_flight})
     rules = RuleReporter(states, causes, findings, find_since(memory))
     return ReportDocument(
         generated_at=get_known_time(plan.made_at),

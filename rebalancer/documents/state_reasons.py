@@ -1,5 +1,6 @@
 """The state of a constraint, a limit or a term with the planner's reason: planning knows more than the counts show."""
 
+from collections.abc import Collection
 from typing import NamedTuple
 
 from rebalancer.assessment.anti_affinity.result import EvaluatedTerm
@@ -27,11 +28,15 @@ class StateReasons:
     """States and reasons by one plan; Unknown if no domain was counted, because an empty count proves nothing.
 
     Planning handles neither soft constraints that `spread.actOn` does not list nor limits with `action: Alert`: their
-    state follows from the counts. So does the state of a limit that is Infeasible by itself.
+    state follows from the counts. So does the state of a limit that is Infeasible by itself. While pods of a workload
+    are `moving`, what evictions cannot repair now counts as violated.
     """
 
-    def __init__(self, plan: Plan, relaxations: Relaxations = NO_RELAXATIONS) -> None:
+    def __init__(
+        self, plan: Plan, relaxations: Relaxations = NO_RELAXATIONS, moving: Collection[Reference] = ()
+    ) -> None:
         self._relaxations = relaxations
+        self._moving = frozenset(moving)
         going = {eviction.group for eviction in plan.fates.let_go}
         self._held: dict[str, Refusal] = {}
         """Why all decided evictions of a repair wait, by the name of its component."""
@@ -80,7 +85,9 @@ class StateReasons:
         if planned.refusal is None and held is not None:
             return StateReason(planned.state, held.reason, held.timeless, planned.evictions)
         message = component_text(planned, self._relaxations)
-        return StateReason(planned.state, planned.reason, message, planned.evictions)
+        # What can be repaired is known once the moving pods have arrived.
+        state = planned.state if self._moving.isdisjoint(planned.workloads) else State.VIOLATED
+        return StateReason(state, planned.reason, message, planned.evictions)
 
 
 def is_constraint_unknown(evaluated: EvaluatedConstraint) -> bool:

@@ -12,12 +12,16 @@ from msgspec import structs
 
 from rebalancer.model.moves import Memory, ObservedChange
 from rebalancer.model.nodes import Node
+from rebalancer.model.pods import Pod
 from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.workloads import reference_of
 
 CHANGE_LIFETIME: Final = timedelta(hours=1)
 """How long a change counts as a possible cause of newly seen violations."""
+
+_ON_EVERY_NODE: Final = frozenset({"DaemonSet", "Node"})
+"""Kinds of owners whose pods go with their node."""
 
 MOST_CHANGES: Final = 300
 """Up to this many changes are stored, the newest."""
@@ -141,12 +145,18 @@ def _nodes_lost(before: Snapshot, after: Snapshot) -> list[Node]:
 
 
 def _nodes_deleted(before: Snapshot, after: Snapshot) -> list[Node]:
-    """Return the nodes that are gone. Cordoned ones that were Ready were lost before, when they were cordoned.
+    """Return the nodes that are gone with pods that counted until then: those that took pods, or were not Ready.
 
-    Pods on a node that is not Ready count until it is deleted: that is a loss of its own.
+    Nodes that were cordoned were lost before, and drained. Pods of a DaemonSet or of a node itself are on every node.
     """
-    gone = (node for name, node in before.node.items() if name not in after.node)
-    return [node for node in gone if node.takes_pods or not node.ready]
+    gone = [node for name, node in before.node.items() if name not in after.node and not node.unschedulable]
+    silent = {node.name for node in gone if not node.ready}
+    held = {pod.node for pod in before.pods if pod.node in silent and _counts(pod)} if silent else set()
+    return [node for node in gone if node.takes_pods or node.name in held]
+
+
+def _counts(pod: Pod) -> bool:
+    return not pod.finished and pod.owner is not None and pod.owner.kind not in _ON_EVERY_NODE
 
 
 def _values(nodes: Iterable[Node], key: str) -> Iterator[str]:

@@ -188,6 +188,8 @@ def check_entries(run: Run) -> None:
         for happened, recorded in RECORDED.items():
             number = sum(isinstance(occurrence, happened) for occurrence in state.happened)
             assert sum(kinds[kind] for kind in recorded) == (number if state.leadership.leads else 0)
+        waits = sum(one.subject.only_waits for one in state.happened if isinstance(one, ViolationBegan) and one.subject)
+        assert kinds[EntryKind.WITHOUT_NODE] == (waits if state.leadership.leads else 0)
         declared = Counter(one.kind for one in state.happened if isinstance(one, Declared))
         assert declared == Counter({kind: kinds[kind] for kind in DECLARED if kinds[kind]})
 

@@ -212,6 +212,22 @@ def test_nodes_that_are_deleted_when_another_of_a_lost_zone_is_back_are_lost_ane
     assert seen(whole, silent, back, gone) is ViolationCause.NODE_LOST
 
 
+def test_a_node_that_is_deleted_without_pods_that_counted_is_no_loss() -> None:
+    """One that never was Ready; and one that was drained before its kubelet stopped, after another took its place."""
+    idle = structs.replace(EVEN.node["c-1"], name="c-9", uid="never", ready=False)
+    came = later(replace(EVEN, nodes=[*EVEN.nodes, idle]))
+    fewer = later(with_owners(came, replicas=9))
+    went = later(without(fewer, "c-9"))
+    assert seen(EVEN, came, fewer, went, same_pods(went, "c-1", 1)) is ViolationCause.SCALE_DOWN
+    shut = later(cordoned(EVEN, "c-1"))
+    new = structs.replace(EVEN.node["c-1"], name="c-3", uid="new", created=shut.taken_at, ready_since=shut.taken_at)
+    drained = [structs.replace(pod, node="c-3") if pod.node == "c-1" else pod for pod in EVEN.pods]
+    moved = later(replace(shut, nodes=[*shut.nodes, new], pods=drained))
+    silent = later(with_nodes(moved, {"c-1": {"ready": False}}))
+    gone = later(without(silent, "c-1"))
+    assert seen(EVEN, shut, moved, silent, gone, same_pods(gone, "c-3", 1)) is not ViolationCause.NODE_LOST
+
+
 def test_a_deleted_node_that_was_replaced_is_not_lost_again_by_a_cordon() -> None:
     """Its zone was cordoned later, and serves again: no node is missing, pods only came meanwhile."""
     gone = later(without(EVEN, "c-1"))

@@ -44,7 +44,7 @@ def acts_by(
     valid: bool = True,
 ) -> None:
     """Let the controller say by which policy it acts, and whether a newer one is valid."""
-    error = "" if valid else "mode: found 1"
+    error = "" if valid else "mode: found 1\ninterval: found x"
     status = {**STATUS, "policy": {"hash": policy_hash, "source": source, "valid": valid, "error": error}}
     server.put(path, data={"status.json": json.dumps(status)})
 
@@ -156,8 +156,7 @@ def test_while_what_is_written_is_refused_the_last_valid_one_is_taken(
     assert "the last valid one is in force, and used here" in err
     if command[0] in {"plan", "report"}:
         assert f"olicy {HASH} ({PLACE}-valid, the controller's)" in out
-    if written is not None:
-        assert "mode: found 1" in err
+    assert ("mode: found 1" if written is not None else "(mode: found 1; interval: found x)") in err
 
 
 @pytest.mark.parametrize("command", READERS)

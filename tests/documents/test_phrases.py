@@ -80,7 +80,7 @@ def test_what_is_said_of_the_last_moves_is_true_of_each_however_long_the_next_on
     said = past_moves(usual)
     low, high = (format_duration(timedelta(seconds=one)) for one in (min(seconds), max(seconds)))
     assert said.startswith("last one took " if len(seconds) == 1 else f"last {len(seconds)} took ")
-    assert said.endswith(f"took {low}" if low == high else f"took {low} to {high}")
+    assert said.endswith(f"took about {low}" if low == high else f"took about {low} to {high}")
     assert end_text(None, "when pod web-1 is Ready", _NOW, usual) == f"goes on when pod web-1 is Ready ({said})"
 
 

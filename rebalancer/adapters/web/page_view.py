@@ -413,7 +413,7 @@ class PageView:
 
     @property
     def without_node(self) -> Sequence[str]:
-        """Which pods wait for a node, and why. They violate no rule: no row has them."""
+        """Which pods wait for a node, of those in the status, and why. They violate no rule: no row has them."""
         waits = (wait for wait in self._page.status.waits if wait.without_node)
         return [wait_sentence(wait, self._now, goes_on=self._goes_on) for wait in waits]
 

@@ -248,7 +248,8 @@ class _MapText:
         if zone.back is not None:
             titles.append(f"back {zone.back:%H:%M}")
         if zone.unsettled_until is not None:
-            titles.append(f"unsettled until {self._clock(zone.unsettled_until)}")
+            most = "at most " if zone.unsettled_at_most else ""
+            titles.append(f"unsettled {most}until {self._clock(zone.unsettled_until)}")
         return titles
 
     def _clock(self, end: datetime) -> str:

@@ -228,8 +228,9 @@ class _PlanText:
         layout = self._layout
         shown = _shown_state(group)
         style = STATE_STYLES.get(shown)
-        mark = layout.paint(_STAYS if group.is_stuck else "!", style)
-        self._painted |= {_STAYS} if group.is_stuck else set()
+        rests = group.is_stuck or (group.without_node and group.state != State.VIOLATED)
+        mark = layout.paint(_STAYS if rests else "!", style)
+        self._painted |= {_STAYS} if rests else set()
         state = layout.paint(shown, style)
         name = layout.heading(f"{group.namespace}/{workload_names(group.workloads)}")
         cost = f"  {_cost(group)}" if group.evictions or _decided(group) else ""
@@ -359,12 +360,12 @@ class _PlanText:
         """
         waiting = {(wait.for_, wait.message) for wait in self._waiting.get(group.step or 0, ())}
         if group.reason is not None and (group.reason, group.message) not in waiting:
-            waits = group.is_repairable or group.moving
+            waits = group.is_repairable or (group.moving and bool(group.until or group.ends_with))
             end = self._end(group, group.message) if waits else ""
             yield _WAITS if waits else _STAYS, f"{group.reason}: {group.message}{end}"
         yield from self._describe_staying(group)
         first = next((workload for workload in group.workloads if workload.kind in _EXPLAINED), None)
-        if group.is_stuck and first is not None:
+        if group.state != State.VIOLATED and first is not None:
             yield "", f"For details: rebalancer explain {first.kind.lower()}/{first.name} -n {group.namespace}"
 
     def _describe_staying(self, group: PlannedGroup) -> Iterator[tuple[str, str]]:
@@ -400,7 +401,7 @@ def _shown_state(group: PlannedGroup) -> State:
     """Return the state in the head of a group: what is under way may repair what is found to be unfixable."""
     if _hopeless(group):
         return State.INFEASIBLE
-    return State(group.state) if group.is_stuck else State.VIOLATED
+    return State(group.state) if group.is_stuck or group.without_node else State.VIOLATED
 
 
 def _hopeless(group: PlannedGroup) -> str:

@@ -17,7 +17,7 @@ from msgspec import structs
 from rebalancer.account.numbers import PlanNumbers
 from rebalancer.advice.constraints import SuggestedSpread, combine, constraint_for_limit, constraints_yaml
 from rebalancer.assessment.assess import Assessment
-from rebalancer.documents.explanation import explain_pod, explain_workload
+from rebalancer.documents.explanation import ExplanationDetails, explain_pod, explain_workload
 from rebalancer.documents.phrases import counts_change, proof_text
 from rebalancer.documents.plan import Totals, mark_moving, plan_document
 from rebalancer.documents.plan_notes import find_notes
@@ -574,7 +574,29 @@ def test_what_a_moving_pod_may_change_is_not_said_to_be_out_of_reach() -> None:
     assert "\n! shop/db (StatefulSet)  Violated\n" in moves
     assert "\n    ~ CannotCreate: " in moves
     assert "; goes on when pod db-0 is Ready" in moves
-    assert "For details" not in moves
+    assert "For details: rebalancer explain" in moves
+    details = ExplanationDetails(moving=frozenset({arriving.workload}))
+    rests, moves = (
+        explanation_text(explain_workload(arriving.workload, seen.assessment, seen.plan, snapshot, one))
+        for one in (ExplanationDetails(), details)
+    )
+    assert rests.startswith("shop/db (StatefulSet): Stays (CannotCreate)\n")
+    assert "Unfixable: skew 3" in rests
+    assert moves.startswith("shop/db (StatefulSet): Waits (CannotCreate)\n")
+    assert "Violated: skew 3" in moves
+    assert "When does that end?\n  goes on when pod db-0 is Ready" in moves
+
+
+def test_pods_that_only_wait_for_a_node_violate_nothing_while_others_move_either() -> None:
+    blueprint = a_cluster("ab", on={"a-1": 2, "b-1": 2, "c-1": 1}, spread={ZONE: 1}, replicas=6)
+    blueprint.node("c-1", zone="c", cpu=100)
+    simulation = Simulation(SimulatedCluster(blueprint.snapshot(), seed=1), generous())
+    simulation.cycles(2)  # the sixth pod is created
+    assert simulation.runner.state.cycle is not None
+    seen = look(simulation.runner.state.cycle.snapshot, generous())
+    document = plan_document(seen.plan, seen.snapshot, acting="mode Evict")
+    moving = move("web-1", seen.snapshot.taken_at)
+    assert plan_text(mark_moving(document, [moving])) == plan_text(document)
 
 
 @pytest.mark.parametrize("late", [{"ready": False}, {"created": START}])

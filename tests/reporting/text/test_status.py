@@ -121,7 +121,7 @@ def test_times_come_with_their_age() -> None:
     lines = status_text(STATUS, NOW).splitlines()
     assert lines[0] == "Controller: last cycle 12s ago; mode Evict: the controller evicts"
     assert lines[1].endswith(", last cycle 2026-01-05 08:59:48Z.")
-    assert lines[6].endswith("  pending  1m ago (last 4 took 20s to 40s in all)")
+    assert lines[6].endswith("  pending  1m ago (last 4 took about 20s to 40s in all)")
 
 
 def test_nothing_goes_on_where_nobody_leads() -> None:
@@ -275,7 +275,7 @@ def test_each_wait_has_its_end_and_what_follows() -> None:
     messages = [f"{wait.reason}: {wait.message}" for wait in STATUS.waits]
     first = "goes on in 3m36s (2026-01-05 09:03:36Z) at the earliest, then db-3 from b-1 to zone c"
     second = (
-        "goes on when the replacement of web-3 is Ready (last 4 took 20s to 40s), then web-4 from a-1 to any feasible "
+        "goes on when the replacement of web-3 is Ready (last 4 took about 20s to 40s), then web-4 from a-1 to any feasible "
     )
     assert text.partition("\nWAITING\n")[2].splitlines()[:3] == [
         f"shop/db (StatefulSet), zone a:3 b:3 c:0 (maxSkew 1); 2 evictions: {first}. {messages[0]}",
