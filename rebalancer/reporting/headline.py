@@ -108,6 +108,8 @@ def headline(status: StatusDocument, figures: Figures | None, now: datetime) -> 
         return Headline(Sign.PAUSE, "Paused until pause.yaml, which cannot be read, is corrected or removed")
     if status.paused is not None:
         until, by = status.paused.until, f" by {status.paused.by}" if status.paused.by else ""
+        if until is not None and until <= now:
+            return Headline(Sign.PAUSE, f"The pause{by} was over at {_clock(until, now)}: it ends with the next cycle")
         end = f"until {_clock(until, now)}" if until is not None else "until somebody resumes"
         return Headline(Sign.PAUSE, f"Paused{by} {end}")
     if figures is None:
