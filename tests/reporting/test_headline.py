@@ -153,6 +153,12 @@ UNSAVED = HoldStatus(
             "Paused by ada until 11 Jan 09:00:00 UTC",
         ),
         ({"paused": PauseStatus(until=None, reason="", by="")}, BUSY, Sign.PAUSE, "Paused until somebody resumes"),
+        (
+            {"paused": PauseStatus(until=NOW - timedelta(seconds=7), reason="an incident", by="ada")},
+            BUSY,
+            Sign.PAUSE,
+            "The pause by ada was over at 08:59:53 UTC: it ends with the next cycle",
+        ),
         ({"lease": LeaseStatus(error="no answer")}, BUSY, Sign.NOTE, "Whether a controller runs is not known"),
         ({"lease": LeaseStatus(free_since=NOW)}, BUSY, Sign.NONE, "Nothing is watched, nothing is repaired"),
         (
