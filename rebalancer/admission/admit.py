@@ -161,8 +161,8 @@ class BeyondApproval(Refusal):
 
     def __str__(self) -> str:
         return (
-            f"the approval of plan {self.plan}, with {plural(self.left, 'eviction')} left, covers the evictions before "
-            "it in its step alone; it is proposed when these have taken effect"
+            f"the approval of plan {self.plan} has {plural(self.left, 'eviction')} left, for earlier evictions of the "
+            "same step. This eviction is proposed once those have taken effect"
         )
 
 
@@ -174,7 +174,7 @@ class ApprovalUnread(Refusal):
     plan: str
 
     def __str__(self) -> str:
-        return f"whether the approval of plan {self.plan} still holds is not known before it has been read"
+        return f"it is not known yet whether the approval of plan {self.plan} was withdrawn"
 
 
 class Stale(Refusal):
@@ -202,7 +202,7 @@ class BreakerOpen(Refusal):
         last = max(known.last for known in self.causes)
         if last < self.at:
             return End(at=last + self.clear_after)
-        return End(event=f"when no cycle has found a bound exceeded for {format_duration(self.clear_after)}")
+        return End(event=f"when no bound has been exceeded for {format_duration(self.clear_after)}")
 
     def __str__(self) -> str:
         return self._describe(lambda last: f"{format_duration(self.at - last)} ago")
@@ -220,13 +220,13 @@ class BreakerOpen(Refusal):
         sentences = [
             f"the cluster does not replace evicted pods: {plural(known.part, 'replacement')} of {known.total} "
             f"{'is' if known.part == 1 else 'are'} overdue ({known.note}). "
-            "One eviction at a time, the first after a minute, shows whether it does again"
+            "Single evictions, the first after a minute, test whether it replaces pods again"
             for known in self.causes
             if known.cause is BreakerCause.REPLACEMENTS
         ]
         if excesses:
             sentences.append(
-                f"the breaker is open: {'; '.join(excesses)}. It closes when no cycle has found a bound exceeded for "
+                f"the breaker is open: {'; '.join(excesses)}. It closes when no bound has been exceeded for "
                 f"{format_duration(self.clear_after)}"
             )
         return "; ".join(sentences)
@@ -377,7 +377,7 @@ class MemoryUnsaved(Refusal):
     message: str
 
     def __str__(self) -> str:
-        return f"the memory cannot be saved, without which nothing is evicted: {self.message}"
+        return f"nothing is evicted while the controller cannot save its memory: {self.message}"
 
 
 @dataclass(frozen=True, kw_only=True)

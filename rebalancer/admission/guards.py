@@ -190,21 +190,21 @@ class StepUnderWay(Refusal):
     """Replacements of the last step have not arrived; the guards are queried afterwards."""
 
     reason = Reason.AWAITING_GUARDS
-    ends = "when the step that is under way has ended"
+    ends = "when the evictions under way have ended"
 
     def __str__(self) -> str:
-        return "waiting for the replacements of the last step to arrive; the guards are asked after each step"
+        return "waiting for the replacements of the last evictions; the guards are queried again after them"
 
 
 class StepFirst(Refusal):
     """Another step goes first, because the guards are queried after each step."""
 
     reason = Reason.AWAITING_GUARDS
-    ends = "when the step that goes first has ended"
+    ends = "when the evictions that go first have ended"
     workload: Reference
 
     def __str__(self) -> str:
-        return f"a step of {self.workload} goes first; the guards are asked after each step"
+        return f"evictions of {self.workload} go first; the guards are queried again after them"
 
 
 class GuardLimit:

@@ -53,7 +53,7 @@ class RateReached(Refusal):
 
     def __str__(self) -> str:
         if self.is_behind:
-            return f"{self.timeless}, and others may go before it"
+            return f"{self.timeless}; earlier evictions of the same repair go first"
         if self.left is None:
             return self.timeless
         return f"{self.timeless}: {format_rest(self.left)} {'at the earliest' if self.waiting > 1 else 'left'}"

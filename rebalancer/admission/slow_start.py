@@ -38,7 +38,9 @@ _OWN: Final[Mapping[OwnFailure, str]] = {
 
 def _describe_own(own: OwnFailure | None, namespace: str) -> str:
     """Return the sentence that says whose failure it is, "" if it is the cluster's or not known."""
-    return "" if own is None else f". The failure is namespace {namespace}'s own, and holds up no other: {_OWN[own]}"
+    if own is None:
+        return ""
+    return f". Evictions in other namespaces go on, because the cause is in namespace {namespace}: {_OWN[own]}"
 
 
 class ReplacementNotCreated(Refusal):
@@ -57,7 +59,7 @@ class ReplacementNotCreated(Refusal):
     def __str__(self) -> str:
         namespace = self.workload.namespace
         missing = f"{self.workload} has no pod in place of {self.pod}, which was evicted"
-        held = f"nothing is evicted in namespace {namespace} until it has{_describe_own(self.own, namespace)}"
+        held = f"nothing is evicted in namespace {namespace} until it has one{_describe_own(self.own, namespace)}"
         if not self.failure:
             return (
                 f"{missing}; {held}. See kubectl get events -n {namespace} for the reason, or scale the workload down"
@@ -88,10 +90,11 @@ class ReplacementNotRunning(Refusal):
     """The cause within the namespace, None if the failure is the cluster's."""
 
     def __str__(self) -> str:
+        namespace = "the namespace (several of its workloads fail like this)"
         return (
-            f"the replacement of pod {self.pod} of {self.workload} does not run: {self.why}. Nothing more is evicted "
-            f"in the {'namespace (several of its workloads fail like this)' if self.holds_namespace else 'workload'} "
-            f"until it does{_describe_own(self.own, self.workload.namespace)}"
+            f"the replacement of pod {self.pod} of {self.workload} does not run: {self.why}. Until it runs, no more "
+            f"pods of {namespace if self.holds_namespace else 'this workload'} are evicted"
+            f"{_describe_own(self.own, self.workload.namespace)}"
         )
 
 
@@ -138,8 +141,8 @@ class WindowFull(Refusal):
         places = " and ".join(part for part, number in ((requested, self.under_way), (first, self.going)) if number)
         which = "other" if self.going else "the last"
         return (
-            f"waiting for the replacements of {which} evictions to arrive: {places}, slow start allows {self.allowed} "
-            f"at once in {where} now"
+            f"waiting for the replacements of {which} evictions to arrive: {places}. At first few evictions may go at "
+            f"once (slow start), now {self.allowed} in {where}"
         )
 
 
@@ -147,14 +150,13 @@ class StepQueued(Refusal):
     """A step of another workload has waited for long to evict `needed` pods at once, and goes first."""
 
     reason = Reason.SLOW_START
-    ends = "when that step of {self.workload} has gone"
+    ends = "when the evictions of {self.workload} have been requested"
     workload: Reference
     needed: int
 
     def __str__(self) -> str:
         return (
-            f"a step of {self.workload} that needs {plural(self.needed, 'concurrent eviction')} has waited for long, "
-            "and goes first"
+            f"{self.workload} goes first, because it has waited long for {plural(self.needed, 'concurrent eviction')}"
         )
 
 

@@ -33,8 +33,8 @@ class ConstraintsTooCostly(Refusal):
     def __str__(self) -> str:
         return (
             f"the constraints of namespace {self.namespace} take {self.operations:,} operations in a cycle, and a "
-            f"namespace has {self.share:,}: those that take the most are not evaluated. Use fewer constraints, and "
-            "selectors with a label and its value"
+            f"namespace may take {self.share:,}, so the most expensive ones are not evaluated. To make them "
+            "cheaper, use fewer constraints, and selectors with a label and its value"
         )
 
 

@@ -18,7 +18,7 @@ class EvictedByOthers(Refusal):
     until: datetime
 
     def __str__(self) -> str:
-        return f"{self.evictions}. No pod of it is moved until all are Ready, at most until {self.until:%H:%M:%SZ}"
+        return f"{self.evictions}. None of its pods is moved until all are Ready, at most until {self.until:%H:%M:%SZ}"
 
 
 def find_evicted_by_others(memory: PlanningMemory, concerned: Iterable[Reference]) -> Iterator[EvictedByOthers]:

@@ -301,11 +301,11 @@ class OthersEvictions(Struct, frozen=True, gc=False, kw_only=True):
         """Say which pods were evicted, when, and by whom."""
         more = f" and {self.number - len(self.pods)} more" if self.number > len(self.pods) else ""
         last = f", the last at {self.last:%H:%M:%SZ}" if self.last > self.since else ""
-        own = ", or by a rebalancer that runs there," if self.perhaps_own else ""
+        own = ", or by a rebalancer in this cluster," if self.perhaps_own else ""
         who = [str(drain) for drain in self.drains]
         if self.elsewhere:
             who.append(
-                "only the API server's audit log has who requested it; let a single program evict pods of this workload"
+                "only the API server's audit log says who evicted them; let only one program evict pods of the workload"
             )
         return (
             f"{plural(self.number, 'pod')} ({name_list(self.pods)}{more}) of {self.workload} "

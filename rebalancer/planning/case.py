@@ -40,12 +40,12 @@ class Detour(Fact):
     at_once: int | None
 
     def __str__(self) -> str:
-        text = f"{plural(self.minimum, 'eviction')} would do on paper, but no order of placements "
+        text = f"{plural(self.minimum, 'eviction')} would be enough by counting, but no order "
         if self.at_once is None:
-            return f"{text}was found that reaches that state for certain: the repair may take {self.enough}"
+            return f"{text}was found that is certain to lead there: the repair may take {self.enough}"
         within = f"with at most {plural(self.at_once, 'pod')} evicted at once"
         return (
-            f"{text}reaches that state for certain {within} and nothing exceeded by more in between: {self.enough} do"
+            f"{text}is certain to lead there {within} and no violation made worse on the way: {self.enough} are enough"
         )
 
 

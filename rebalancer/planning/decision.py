@@ -69,8 +69,8 @@ class FailedPredictions(Refusal):
 
     def __str__(self) -> str:
         return (
-            f"{plural(self.moves, 'move')} in a row did not come out as predicted; nothing forces the scheduler to do "
-            "better"
+            f"{plural(self.moves, 'replacement')} in a row {'was' if self.moves == 1 else 'were'} not placed as "
+            "predicted, and the scheduler may place the next one elsewhere, too"
         )
 
 
@@ -92,9 +92,9 @@ class SampleDecides(Refusal):
 
     def __str__(self) -> str:
         return (
-            f"no safe eviction found: of {plural(self.nodes, 'node')} kube-scheduler scores {self.scored:,} for a pod, "
-            "and which ones decides where the replacement is placed; with percentageOfNodesToScore: 100 it filters and "
-            "scores all of them for each pod, and an eviction is safe"
+            f"no safe eviction found: of {plural(self.nodes, 'node')} kube-scheduler scores only {self.scored:,} for "
+            "a pod, and the replacement's place depends on which. Set percentageOfNodesToScore: 100, so that it scores "
+            "all of them and an eviction is safe"
         )
 
 
@@ -105,7 +105,7 @@ class StepSearchLimit(Refusal):
     ends = "when the search of a later cycle finds one"
 
     def __str__(self) -> str:
-        return "the search for a safe eviction reached its limit; it is tried again each cycle"
+        return "the search for a safe eviction reached its limit; each cycle searches again"
 
 
 class PredictionUnverified(Refusal):

@@ -77,7 +77,7 @@ class OthersUncreated(Refusal):
     owner: str
 
     def __str__(self) -> str:
-        return f"{self.owner} has still to create pods that count too"
+        return f"{self.owner} has yet to create pods that the constraints also count"
 
 
 class OthersPending(Refusal):
@@ -88,7 +88,7 @@ class OthersPending(Refusal):
     pod: str
 
     def __str__(self) -> str:
-        return f"pod {self.pod} of another workload counts too and is pending"
+        return f"pod {self.pod} of another workload, which the constraints also count, is pending"
 
 
 class MayBePreempted(Refusal):
@@ -128,8 +128,8 @@ class NotItsConstraint(Refusal):
 
     def __str__(self) -> str:
         return (
-            "constraints of other workloads count its pods, which are not moved for these, since it has no constraint "
-            "itself. Give it the same constraint, or narrow the selectors of the others"
+            "only constraints of other workloads count its pods, and its pods are not moved for them. Give it the same "
+            "constraint, or narrow the selectors of the others"
         )
 
 

@@ -61,7 +61,7 @@ class EvenSpread(Fact):
 
     def __str__(self) -> str:
         over = f"{plural(self.pods, 'pod')} over {plural(self.domains, 'domain')} of {short_key(self.key)}"
-        return f"{over} are as far apart as there are places once {plural(self.above, 'pod')} of them moved"
+        return f"moving {plural(self.above, 'pod')} spreads {over} as far apart as capacity allows"
 
 
 class _Weighing(MultiClassModel):

@@ -39,7 +39,7 @@ class PreemptionDecides(Fact):
     by: str
 
     def __str__(self) -> str:
-        return f"pods of {self.by}, of a higher priority than others, may wait and preempt some"
+        return f"pending pods of {self.by} may preempt pods of lower priority"
 
 
 class Bounds(NamedTuple):

@@ -24,7 +24,7 @@ class DependsOnPods(Fact):
     what: str
 
     def __str__(self) -> str:
-        return f"its pods have {self.what}: for none of them is it certain that it finds a node again"
+        return f"its pods have {self.what}, so none of them is certain to find a node again"
 
 
 class Exclusion(NamedTuple):

@@ -32,7 +32,7 @@ class ReplacedByAnother(Fact):
     owner: str
 
     def __str__(self) -> str:
-        return f"whether {self.owner} replaces pods that are lost only its own controller knows"
+        return f"only the controller of {self.owner} decides whether lost pods are replaced"
 
 
 class CreatedInOrder(Fact):
@@ -41,7 +41,7 @@ class CreatedInOrder(Fact):
     owner: str
 
     def __str__(self) -> str:
-        return f"{self.owner} lacks pods, and may wait with these for those that are terminating"
+        return f"{self.owner} lacks pods, and may create them only after its terminating pods are gone"
 
 
 class OnNodesNotReady(Fact):
@@ -51,7 +51,8 @@ class OnNodesNotReady(Fact):
 
     def __str__(self) -> str:
         are = "is" if self.pods == 1 else "are"
-        return f"{plural(self.pods, 'pod')} {are} on other nodes that are not Ready: whether these come back decides"
+        pods = f"{plural(self.pods, 'pod')} {are} on other nodes that are not Ready"
+        return f"{pods}, and the outcome depends on whether those come back"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,9 @@ class OrderDecides(Fact):
     """In some order of placements all pods of a service have a node, in others not."""
 
     def __str__(self) -> str:
-        return "in which order the pods that wait are placed, and on which of the nodes that admit them, decides"
+        return (
+            "the outcome depends on the order of the pending pods, and on the nodes that kube-scheduler picks for them"
+        )
 
 
 class TooManyToPlay(Fact):
@@ -39,7 +41,7 @@ class TooManyToPlay(Fact):
     most: int
 
     def __str__(self) -> str:
-        return f"more than {self.most:,} pods wait for a node at once: why these find none is not looked at"
+        return f"more than {self.most:,} pods wait for a node at once, too many to find out why these find none"
 
 
 class StaysTerminating(Fact):
@@ -82,10 +84,9 @@ class BelowMinDomains(Fact):
     domains: int
 
     def __str__(self) -> str:
-        there = "is" if self.domains == 1 else "are"
         return (
-            f"minDomains asks for {plural(self.min_domains, 'domain')} of {short_key(self.key)}, and {self.domains} "
-            f"{there} there, each with at most maxSkew ({self.max_skew}) pods"
+            f"{short_key(self.key)} has {plural(self.domains, 'domain')} and minDomains is {self.min_domains}, so each "
+            f"may hold at most maxSkew ({self.max_skew}) pods"
         )
 
 

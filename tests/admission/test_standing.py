@@ -178,7 +178,7 @@ def test_nothing_goes_before_it_was_read() -> None:
     admission = desk.cycle()
     assert (admission.fates.going, admission.proposal) == ((), None)
     assert {waiting.refusal for waiting in admission.fates.kept} == {ApprovalUnread(first.plan)}
-    assert "is not known before it has been read" in str(ApprovalUnread(first.plan))
+    assert "not known yet whether the approval" in str(ApprovalUnread(first.plan))
     assert desk.standing == first
     desk.written = known
     assert is_in_force(first, known, desk.now)
@@ -200,7 +200,9 @@ def test_no_more_goes_than_is_approved() -> None:
         refusal = waits[eviction.pod.uid]
         if eviction.group in groups:
             assert refusal == BeyondApproval(desk.standing.plan, 6)
-            assert str(refusal).startswith(f"the approval of plan {desk.standing.plan}, with 6 evictions left, covers")
+            assert str(refusal).startswith(
+                f"the approval of plan {desk.standing.plan} has 6 evictions left, for earlier"
+            )
         else:
             assert isinstance(refusal, AwaitsApproval)
             assert eviction.pod.uid in desk.memory.proposal.uids

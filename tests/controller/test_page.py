@@ -245,7 +245,7 @@ def test_a_namespace_in_which_nothing_is_evicted_is_named(browser: Browser) -> N
     browser.page.show(replace(state, memory=structs.replace(state.memory, moves=moves)), ())
     text = browser.text()
     assert 'role="alert">CannotCreate: shop/web-0 (Deployment) has no pod in place of ' in text
-    assert "which was evicted: exceeded quota: pods; nothing is evicted in namespace shop until it has" in text
+    assert "which was evicted: exceeded quota: pods; nothing is evicted in namespace shop until it has one" in text
     browser.page.show(state, ())
     assert 'role="alert"' not in browser.text()
 

@@ -63,7 +63,7 @@ def test_a_limit_that_nothing_forces_is_unfixable() -> None:
     done = cycle(crowded(), policy, missed(crowded(), policy))
     rows = limit_rows(done)
     assert (rows["third"].state, rows["third"].reason) == ("Unfixable", "NotForced")
-    assert rows["third"].obstacle.startswith("3 moves in a row did not come out as predicted")
+    assert rows["third"].obstacle.startswith("3 replacements in a row were not placed as predicted")
     assert (rows["half"].state, rows["half"].reason, rows["half"].obstacle) == ("Violated", None, "")
     assert exported_states(done) == {"third": "Unfixable", "half": "Violated"}
     text = report_text(report(done))

@@ -35,7 +35,10 @@ def change(name: str, replicas: int, more: int) -> ReplicaChange:
     return ReplicaChange(Reference("default", "StatefulSet", name), replicas, more)
 
 
-NEAREST = "no placement of 6 pods of 2 classes satisfies all; the nearest placement leaves 2 pods without a node"
+NEAREST = (
+    "no placement of 6 pods in 2 groups of identical pods satisfies all constraints; the nearest placement leaves 2 "
+    "pods without a node"
+)
 TWO = (change("w0", 2, -1), change("w1", 1, -1))
 
 

@@ -33,8 +33,8 @@ def test_nothing_more_is_moved_until_the_replacement_is_ready() -> None:
     outcome = disrupted().plan()
     assert outcome.evicted == []
     assert outcome.refusals[Reason.EVICTED_BY_OTHERS].startswith(
-        "1 pod (web-3) of shop/web (Deployment) was evicted by others, or by a rebalancer that runs there, since "
-        "2026-05-04 11:59:55Z: only the API server's audit log has who requested it"
+        "1 pod (web-3) of shop/web (Deployment) was evicted by others, or by a rebalancer in this cluster, since "
+        "2026-05-04 11:59:55Z: only the API server's audit log says who evicted them"
     )
     assert outcome.refusals[Reason.EVICTED_BY_OTHERS].endswith("at most until 12:09:55Z")
 

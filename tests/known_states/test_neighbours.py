@@ -22,7 +22,7 @@ def state(on: Sequence[str], beside: Sequence[str], theirs: Sequence[Manifest] =
 
 def test_a_neighbour_without_the_constraint_does_not_pay() -> None:
     said = state(("b-0", "c-0"), ("a-0",) * 4).plan().assert_kept(Reason.NOT_EVICTABLE)
-    assert "which are not moved for these, since it has no constraint itself. Give it the same constraint" in said
+    assert "and its pods are not moved for them. Give it the same constraint" in said
 
 
 def test_a_soft_constraint_that_is_not_acted_on_is_none() -> None:

@@ -227,7 +227,7 @@ def test_a_pod_on_a_silent_node_is_no_victim_where_its_owner_waits_for_its_end(k
     outcome = Cluster(*nodes, namespace("shop"), *owned).plan()
     assert outcome.evicted == [evicted]
     if kind == "StatefulSet":
-        assert "node a-0 is not Ready, so that nobody confirms" in outcome.refusals[Reason.CANNOT_CREATE]
+        assert "node a-0 is not Ready, so nothing confirms" in outcome.refusals[Reason.CANNOT_CREATE]
 
 
 def test_fewer_domains_than_min_domains_need_no_node_and_no_taint() -> None:
@@ -239,7 +239,7 @@ def test_fewer_domains_than_min_domains_need_no_node_and_no_taint() -> None:
         *deployment(on=("a-0", "a-0", "b-0"), topologySpreadConstraints=spread),
     )
     assert only_reason(state)[1].startswith(
-        "TooFewDomains: only 2 domains exist and minDomains is 3, so that 1 is missing"
+        "TooFewDomains: only 2 domains exist and minDomains is 3, so that each may hold"
     )
     (finding,) = state.find(FindingKind.REPLACEMENT_BLOCKED)
     assert finding.message.endswith(

@@ -47,7 +47,8 @@ def failing(reason: str = "ImagePullBackOff", **fields: Any) -> State:
 )
 def test_no_ready_pod_goes_whose_replacement_would_not_start(reason: str) -> None:
     said = failing(reason).plan().assert_kept(Reason.TEMPLATE_DOES_NOT_START)
-    assert f"web-5 on node b-0, does not start since 2026-05-04 11:00:00Z ({reason}: registry.test says no)" in said
+    newest = "web-5 on node b-0, the newest pod of the same template, has not started since 2026-05-04 11:00:00Z"
+    assert f"{newest} ({reason}: registry.test says no)" in said
 
 
 def test_a_crash_is_one_between_two_of_them() -> None:

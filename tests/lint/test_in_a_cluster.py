@@ -59,8 +59,8 @@ PLACEMENT = (Rule.NO_PLACEMENT, Rule.MISSING_DOMAINS, Rule.NOT_WITHOUT_A_ZONE)
                 (
                     "error",
                     (
-                        "at most 3 of 9 pods find a node: minDomains asks for 5 domains of zone, and 3 are there, each "
-                        "with at most maxSkew (1) pods"
+                        "at most 3 of 9 pods find a node: zone has 3 domains and minDomains is 5, so each may hold "
+                        "at most maxSkew (1) pods"
                     ),
                 )
             ],

@@ -260,7 +260,7 @@ def test_one_eviction_more_that_avoids_a_budget_is_named_and_not_made() -> None:
     refusal = refusal_of(led_by(0, 1, 2, 3, of=snapshot))
     assert refusal.kept is not None
     assert (refusal.kept.fewest, refusal.kept.enough) == (1, 2)
-    assert "2 evictions could spare them" in str(refusal)
+    assert "A repair without such a pod takes 2 evictions" in str(refusal)
 
 
 def test_pods_without_a_safe_eviction_are_no_alternative() -> None:

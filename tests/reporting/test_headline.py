@@ -123,7 +123,7 @@ UNSAVED = HoldStatus(
             {"holds": (UNSAVED,)},
             BUSY,
             Sign.NONE,
-            "No eviction now: the memory cannot be saved, without which nothing is evicted: HTTP 403",
+            "No eviction now: nothing is evicted while the controller cannot save its memory: HTTP 403",
         ),
         (
             {"missing_rights": ("a", "b", "c", "d", "e", "f")},

@@ -77,7 +77,7 @@ def test_two_services_that_compete_for_one_place_are_told_apart_from_one_that_ha
     assert verdicts == {"one": (0, 1, "order"), "two": (0, 1, "order"), "wide": (0, 0, "no")}
     assert "not enough cpu" in str(left(snapshot, "a", Phase.GONE, "wide").reason)
     order = {str(left(snapshot, "a", Phase.GONE, name).reason) for name in ("one", "two")}
-    assert any(text.startswith("in which order the pods that wait are placed") for text in order)
+    assert any(text.startswith("the outcome depends on the order of the pending pods") for text in order)
 
 
 def test_only_workloads_that_a_loss_touches_have_a_row() -> None:
@@ -109,7 +109,7 @@ def test_pods_on_other_nodes_that_are_not_ready_are_not_counted_on() -> None:
     nodes = tuple(structs.replace(node, ready=node.name != "a-1") for node in snapshot.nodes)
     _, certain, best, verdict, reason = said(left(replace(snapshot, nodes=nodes), "c", Phase.GONE))
     assert (certain, best, verdict) == (6, 12, "order")
-    assert reason == "2 pods are on other nodes that are not Ready: whether these come back decides"
+    assert reason == "2 pods are on other nodes that are not Ready, and the outcome depends on whether those come back"
 
 
 def test_of_too_many_pods_no_order_is_played(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,7 +117,7 @@ def test_of_too_many_pods_no_order_is_played(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("rebalancer.resilience.reason._MOST_PLAYED", 3)
     row = left(even(1), "c", Phase.SILENT)
     assert said(row)[:4] == (8, 8, 8, "no")
-    assert str(row.reason) == "more than 3 pods wait for a node at once: why these find none is not looked at"
+    assert str(row.reason) == "more than 3 pods wait for a node at once, too many to find out why these find none"
 
 
 def test_of_many_domains_those_with_most_pods_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,4 +142,7 @@ def test_pods_of_a_node_that_is_not_ready_are_not_left_at_once() -> None:
     snapshot = with_node(even(1), "b-1", ready=False)
     row = left(snapshot, "c", Phase.GONE)
     assert (row.now, row.wanted) == (6, 12)
-    assert str(row.reason) == "2 pods are on other nodes that are not Ready: whether these come back decides"
+    assert (
+        str(row.reason)
+        == "2 pods are on other nodes that are not Ready, and the outcome depends on whether those come back"
+    )

@@ -147,7 +147,7 @@ class TestFiles:
         fields = {POD.uid: evicted(evicted_at=NOW - MINUTE), OTHER.uid: old}
         (run,) = evictions_in(replace(SHOP, pods=tuple(fields.get(pod.uid, pod) for pod in SHOP.pods)))
         assert (run.pods, run.since, run.perhaps_own) == ((POD.name,), NOW - MINUTE, True)
-        assert "by others, or by a rebalancer that runs there" in str(run)
+        assert "by others, or by a rebalancer in this cluster" in str(run)
 
     def test_a_pod_that_was_marked_and_stays_was_not_evicted(self) -> None:
         """Its deletion was refused: a controller takes the condition back after two minutes."""

@@ -46,6 +46,6 @@ class OthersNeedNotMove(Refusal):
 
     def __str__(self) -> str:
         return (
-            "the pods that declare required podAntiAffinity cannot be moved, and for their sake no pods of other "
-            "namespaces are evicted"
+            "the pods that declare required podAntiAffinity cannot be moved, and no pods of other namespaces are "
+            "evicted for them"
         )

@@ -76,7 +76,7 @@ class PodsStay(Refusal):
     def _stay(self) -> str:
         if self.pods == 1:
             return f"pod {self.pod} stays on its node"
-        return f"{plural(self.pods, 'pod')} stay on their nodes, {self.pod} among them"
+        return f"{plural(self.pods, 'pod')} stay on their nodes, for example {self.pod}"
 
 
 class OthersStay(Refusal):
@@ -85,7 +85,7 @@ class OthersStay(Refusal):
     reason = Reason.NOT_EVICTABLE
 
     def __str__(self) -> str:
-        return "pods of other workloads count too, and are not moved for this one"
+        return "the constraints also count pods of other workloads, and those are not moved for this one"
 
 
 class TooFewDomains(Refusal):
@@ -103,11 +103,9 @@ class TooFewDomains(Refusal):
 
     def __str__(self) -> str:
         verb = "exists" if self.domains == 1 else "exist"
-        missing = self.required - self.domains
         return (
-            f"only {plural(self.domains, 'domain')} {verb} and minDomains is {self.required}, so that {missing} "
-            f"{'is' if missing == 1 else 'are'} missing and each may hold {self.max_skew}: too few for "
-            f"{plural(self.pods, 'pod')}{_feasible_text(self.feasible)}"
+            f"only {plural(self.domains, 'domain')} {verb} and minDomains is {self.required}, so that each may hold at "
+            f"most maxSkew ({self.max_skew}): too few for {plural(self.pods, 'pod')}{_feasible_text(self.feasible)}"
         )
 
 
@@ -146,8 +144,8 @@ class NoPlacement(Refusal):
 
     def __str__(self) -> str:
         return (
-            f"no placement of {plural(self.pods, 'pod')} over these domains satisfies "
-            f"all{_feasible_text(self.feasible)}"
+            f"no placement of {plural(self.pods, 'pod')} over the domains satisfies all "
+            f"constraints{_feasible_text(self.feasible)}"
         )
 
 
@@ -165,10 +163,10 @@ class NoPlacementOfClasses(Refusal):
 
     def __str__(self) -> str:
         parts = [f"leaves {plural(self.unplaced, 'pod')} without a node"] if self.unplaced else []
-        parts += [f"exceeds the requirements by {self.excess} in all"] if self.excess else []
+        parts += [f"exceeds their bounds by {plural(self.excess, 'pod')} in all"] if self.excess else []
         nearest = f"; the nearest placement {' and '.join(parts)}" if parts else ""
-        pods = f"{plural(self.pods, 'pod')} of {plural(self.classes, 'class', 'classes')}"
-        return f"no placement of {pods} satisfies all{nearest}"
+        pods = f"{plural(self.pods, 'pod')} in {plural(self.classes, 'group')} of identical pods"
+        return f"no placement of {pods} satisfies all constraints{nearest}"
 
 
 def diagnose_single_class(

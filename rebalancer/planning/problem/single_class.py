@@ -47,7 +47,9 @@ class CapacityReserved(Refusal):
     ends = "when these pods have a node"
 
     def __str__(self) -> str:
-        return "pods that are being placed may take the capacity it needs; planned again afterwards"
+        return (
+            "pods that are being placed may take the capacity that the repair needs, so it is planned again afterwards"
+        )
 
 
 class NoSequence(Refusal):

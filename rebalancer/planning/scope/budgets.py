@@ -179,7 +179,10 @@ class GroupUnavailable(Refusal):
         pods = f"{plural(self.unavailable, 'pod')} of {self.group} {verb} unavailable"
         text = f"{pods}; disruption.maxInFlight is {self.most}"
         if self.pending_is_one:
-            text += f", and the pending pod is one of them: raise it to {self.most + 1} to free that pod"
+            text += (
+                f", and the pending pod is one of them. Raise maxInFlight to {self.most + 1} to let an eviction "
+                "make place for it"
+            )
         return text
 
 
@@ -216,15 +219,15 @@ class KeptPods(Fact):
     enough: int | None
 
     def __str__(self) -> str:
-        named = f"one of the pods that may not be evicted: {name_list(self.pods)}"
+        named = f"a pod that may not be evicted ({name_list(self.pods)})"
         if self.enough is None:
-            return f"Every repair evicts {named}"
+            return f"Every repair includes {named}"
         if self.enough > self.fewest:
             return (
-                f"Every repair of {plural(self.fewest, 'eviction')} evicts {named}. {self.enough} evictions could "
-                "spare them, but Rebalancer makes only the fewest"
+                f"Every repair of {plural(self.fewest, 'eviction')} includes {named}. A repair without such a pod "
+                f"takes {self.enough} evictions, but Rebalancer makes only the fewest"
             )
-        return f"The repair evicts {named}. No safe eviction of other pods was found"
+        return f"The repair includes {named}. No safe eviction of other pods was found"
 
 
 _ANY_REMEDY: Final = "Raise its maxUnavailable or lower its minAvailable"

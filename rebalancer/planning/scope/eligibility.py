@@ -223,7 +223,7 @@ class OnDeleteRevision(Refusal):
         return (
             f"its StatefulSet has updateStrategy OnDelete, and pod {self.pod} is of revision "
             f"{self.revision or '(none)'}: an evicted pod would come back at updateRevision "
-            f"{self.update_revision or '(none)'}. Delete the pods to roll it out, or revert the template"
+            f"{self.update_revision or '(none)'}. Delete the pods to roll the update out, or revert the template"
         )
 
 
@@ -237,8 +237,8 @@ class NodeSilent(Refusal):
 
     def __str__(self) -> str:
         return (
-            f"node {self.node} is not Ready, so that nobody confirms that the pod has ended, and its {self.owner_kind} "
-            "creates none before. Bring the node back; or delete the pod by force, if it is certain that it has ended"
+            f"node {self.node} is not Ready, so nothing confirms that the pod has ended, and its {self.owner_kind} "
+            "replaces the pod only after that. Bring the node back, or force-delete the pod if it has certainly ended"
         )
 
 

@@ -55,8 +55,8 @@ class CountsInMotion(Refusal):
 
     def __str__(self) -> str:
         return (
-            f"it was not violated so before a node changed ({self.change}): waiting until that has lasted for "
-            f"nodes.settle ({format_duration(self.settle)}), until {self.until:%Y-%m-%d %H:%M:%SZ}"
+            f"the violation is new or greater since a node changed ({self.change}); waiting until that has lasted "
+            f"for nodes.settle ({format_duration(self.settle)})"
         )
 
 

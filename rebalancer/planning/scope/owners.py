@@ -63,8 +63,7 @@ class SeveralReplicaSets(Refusal):
     def __str__(self) -> str:
         return (
             f"its {self.owner_kind} {self.name} is being rolled out: {name_list(self.replica_sets)} "
-            f"{'has or wants' if len(self.replica_sets) == 1 else 'have or want'} pods of it, too; it goes on when "
-            "that has ended"
+            f"{'has or wants' if len(self.replica_sets) == 1 else 'have or want'} some of its pods"
         )
 
 
@@ -81,7 +80,7 @@ class AutoscalerScales(Refusal):
     def __str__(self) -> str:
         return (
             f"HorizontalPodAutoscaler {self.autoscaler} is about to scale it: {self.field} is {self.bound}, and it has "
-            f"{plural(self.replicas, 'replica')}; it goes on when that is done"
+            f"{plural(self.replicas, 'replica')}"
         )
 
 

@@ -45,9 +45,9 @@ class TemplateDoesNotStart(Refusal):
     def __str__(self) -> str:
         said = f"{self.failure}: {self.message}" if self.message else self.failure
         return (
-            f"the newest pod of its template, {self.pod} on node {self.node}, does not start since "
-            f"{self.since:%Y-%m-%d %H:%M:%SZ} ({said}): what replaces this one may not start either. Mend what it "
-            "lacks, or the template; delete it if its node is to blame"
+            f"{self.pod} on node {self.node}, the newest pod of the same template, has not started since "
+            f"{self.since:%Y-%m-%d %H:%M:%SZ} ({said}), so a replacement may not start either. Repair what {self.pod} "
+            f"lacks, or the template; delete {self.pod} if its node is to blame"
         )
 
 

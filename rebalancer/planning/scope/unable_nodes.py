@@ -43,7 +43,7 @@ class ToleratedForAWhile(Refusal):
     def __str__(self) -> str:
         return (
             f"node {self.node} may take a replacement and has the taint {self.taint} (NoExecute), which the pods "
-            f"tolerate for {self.seconds} s: then it would be evicted again"
+            f"tolerate for {self.seconds} s, after which the replacement would be evicted"
         )
 
 

@@ -59,8 +59,8 @@ def test_a_workload_that_a_constraint_or_limit_concerns_is_named(name: str, poli
     found = told(snapshot, Memory(evicted_by_others=(run,)), a_policy(policy))
     expected = (
         f"45 pods ({name}-0, {name}-1, {name}-2 and 42 more) of {workload} were evicted by others since "
-        f"{first:%Y-%m-%d %H:%M:%SZ}, the last at {last:%H:%M:%SZ}: only the API server's audit log has who "
-        "requested it; let a single program evict pods of this workload"
+        f"{first:%Y-%m-%d %H:%M:%SZ}, the last at {last:%H:%M:%SZ}: only the API server's audit log says who "
+        "evicted them; let only one program evict pods of the workload"
     )
     assert found == ([(str(workload), expected)] if is_told else [])
 
@@ -75,7 +75,7 @@ def test_a_file_tells_of_pods_that_are_being_evicted_and_a_drain_is_named() -> N
     made = evaluate(read, default_policy())
     (one,) = made.assessment.evicted_by_others
     assert str(one).startswith(
-        f"1 pod ({victim.name}) of default/web (Deployment) was evicted by others, or by a rebalancer that runs there, "
+        f"1 pod ({victim.name}) of default/web (Deployment) was evicted by others, or by a rebalancer in this cluster, "
         f"since {at:%Y-%m-%d %H:%M:%SZ}: node a-1 is being drained. "
     )
     assert one.until == at + timedelta(minutes=10)

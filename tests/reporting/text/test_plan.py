@@ -145,7 +145,7 @@ def test_a_repair_that_is_not_forced_comes_with_the_constraint_that_enforces_it(
     seen = look(crowded(), rules(THIRD), structs.replace(NO_MEMORY, failed_predictions=failed))
     assert FORCING in seen.explained()
     assert FORCING in seen.pod(seen.snapshot.pods[0].name)
-    assert "\n    x NotForced: 3 moves in a row" in seen.text()
+    assert "\n    x NotForced: 3 replacements in a row" in seen.text()
     assert "\n    For details: rebalancer explain deployment/web -n default\n" in seen.text()
 
 
@@ -307,7 +307,7 @@ def test_text_explanation_and_document_show_the_proof_and_the_detour() -> None:
     (group,) = seen.plan.components
     proof, detour = str(group.proof), str(group.detour)
     assert proof.startswith("with at most 7 per zone (b:7)")
-    assert detour.endswith("with at most 4 pods evicted at once and nothing exceeded by more in between: 2 do")
+    assert detour.endswith("with at most 4 pods evicted at once and no violation made worse on the way: 2 are enough")
     verbose = plan_text(plan_document(seen.plan, seen.snapshot, acting="mode Evict"), PlanOptions(verbose=True))
     assert f"    no fewer: {proof}; {detour}\n" in verbose
     assert f"Why not fewer?\n  {proof}; {detour}\n" in seen.explained()

@@ -85,5 +85,5 @@ def test_between_the_bounds_not_only_the_order_decides() -> None:
     losses = [LostDomain(key=ZONE, value="a", phase=Phase.GONE, nodes=1, rows=(row,))]
     text = resilience_text(resilience_document([ZONE], 1, losses, 1))
     assert "of 1 workload 1 may come back whole.\n" in text
-    assert "2 pods are on other nodes that are not Ready: whether these come back decides" in text
+    assert "2 pods are on other nodes that are not Ready, and the outcome depends on whether those come back" in text
     assert "the order of deletions and placements decides, or what WHY NOT ALL names." in text

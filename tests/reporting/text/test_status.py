@@ -339,7 +339,8 @@ def test_a_namespace_in_which_nothing_is_evicted_is_named() -> None:
     text = status_text(structs.replace(STATUS, breaker=breaker), NOW)
     assert text.endswith(
         "\nCannotCreate: shop/web (Deployment) has no pod in place of web-0, which was evicted: exceeded quota: pods; "
-        "nothing is evicted in namespace shop until it has. Allow the pod to be created, or scale the workload down\n"
+        "nothing is evicted in namespace shop until it has one. Allow the pod to be created, or scale the workload "
+        "down\n"
     )
 
 
