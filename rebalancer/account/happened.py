@@ -608,7 +608,7 @@ def find_zones(
 ) -> Iterator[ZoneLost | ZoneReturned]:
     """Yield each domain of these keys that was lost or has come back in between.
 
-    It is lost when its last node is gone or not Ready. `there` are the domains that have a node.
+    It is lost when its last node is gone or not Ready. `there` holds the domains that have a node now.
     """
     was, silent = _whole_losses(before, keys), _whole_losses(after, keys)
     lost = {DomainName(loss.key, loss.value): loss for loss in after.lost}

@@ -34,7 +34,7 @@ class ConstraintsTooCostly(Refusal):
         return (
             f"the constraints of namespace {self.namespace} take {self.operations:,} operations in a cycle, and a "
             f"namespace may take {self.share:,}, so the most expensive ones are not evaluated. To make them "
-            "cheaper, use fewer constraints, and selectors with a label and its value"
+            "cheaper, use fewer constraints, and selectors that name a label's value"
         )
 
 

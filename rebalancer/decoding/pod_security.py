@@ -54,7 +54,7 @@ _SYSCTLS: Final = {
 
 
 def find_violations(spec: wire.TemplateSpec) -> Iterator[SecurityViolation]:
-    """Yield what the standards forbid of a template, each rule at most once for the pod and once for a container."""
+    """Yield what the standards forbid in a template, for the pod and for each of its containers."""
     containers = [*(spec.init_containers or ()), *spec.containers]
     yield from _find_host_access(spec, containers)
     yield from _find_baseline(spec, containers)

@@ -18,7 +18,7 @@ from rebalancer.model.reasons import State
 
 
 def note_sample(noted: Noted, assessment: Assessment, number: int, now: datetime) -> tuple[tuple[Entry, ...], Noted]:
-    """Return the sample, if a number has changed since the last one, and the updated `noted`.
+    """Return a sample if its numbers differ from those of the last sample, and the updated `noted`.
 
     `number` is the number of violated workloads.
     """

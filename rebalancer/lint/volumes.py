@@ -1,7 +1,7 @@
 """What is reported of workloads whose volumes decide: volumes only take nodes away from a pod.
 
-If no order places a pod without volumes, none places it with them. The rest depends on volumes that may not be known:
-their lists were not read, or a StatefulSet's controller has yet to create the claims.
+If a pod finds no node even when its volumes are ignored, it finds none with them. The rest depends on volumes that may
+not be known: their lists were not read, or a StatefulSet's controller has yet to create the claims.
 """
 
 from collections.abc import Collection

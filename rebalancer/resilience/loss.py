@@ -45,7 +45,7 @@ class CreatedInOrder(Fact):
 
 
 class OnNodesNotReady(Fact):
-    """Some of its pods are on other nodes that are not Ready and may or may not come back."""
+    """Pods of the service are on nodes outside the loss that are not Ready, and may not come back."""
 
     pods: int
 

@@ -53,7 +53,7 @@ def test_a_selector_without_a_value_costs_as_many_operations_as_there_are_sets_o
     assert share_out(groups, view, 4).groups == ()
     (left,) = share_out(groups, view, 4).left
     assert (left.refusal.operations, len(left.workloads)) == (5, 5)
-    assert "selectors with a label and its value" in str(left.refusal)
+    assert "selectors that name a label's value" in str(left.refusal)
     assert share_out(groups, view, 5).left == ()
     never = View(with_specs(teams({"one": 5}).snapshot(), spread=(spread(ZONE, selects=None),)))
     assert share_out(find_spread_groups(never), never, 1).left == ()
@@ -72,7 +72,7 @@ def test_what_is_beyond_the_share_is_found_reported_and_refused() -> None:
     assert [group.spread.namespace for group in made.assessment.groups] == ["other"]
     (refusal,) = made.plan.refusals
     assert (refusal.reason, refusal.workload.name) == (Reason.NAMESPACE_TOO_COSTLY, "many")
-    assert "take 40,001 operations in a cycle, and a namespace has 40,000" in str(refusal.refusal)
+    assert "take 40,001 operations in a cycle, and a namespace may take 40,000" in str(refusal.refusal)
     findings = all_findings(made.view, made.assessment, made.inputs.policy)
     (finding,) = (one for one in findings if one.kind is FindingKind.NAMESPACE_TOO_COSTLY)
     assert finding.object == "Namespace default"

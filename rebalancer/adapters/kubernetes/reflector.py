@@ -10,10 +10,10 @@ back-off. The rules here:
 
 Silence is no failure, because a server may skip bookmarks for minutes, and then the watch of an unchanged kind is
 silent. But a dead watch is silent, too. So after half of `STALE_AFTER` of silence, a kind of few objects is listed
-whole, from etcd, and compared with the store. A list with limit 1 would prove nothing: its version is etcd's, which a
-quiet kind never reaches. A larger kind is watched again from the store's version, and listed after an equal silence,
-because with a working watch, many objects hardly ever stay unchanged for that long. That the server accepts the new
-watch proves nothing: a dead watch is accepted, too, and sends nothing.
+whole, from etcd, and compared with the store. A list with limit 1 would prove nothing: it carries etcd's current
+version, which is newer than the last change of a quiet kind. A larger kind is watched again from the store's version,
+and listed after an equal silence, because with a working watch, many objects hardly ever stay unchanged for that long.
+That the server accepts the new watch proves nothing: a dead watch is accepted, too, and sends nothing.
 
 Changes that only such a list shows are applied as if the watch had sent them, and the watch counts as broken. Its
 contents are stale, even right after a list, until the watch sends something, or `_EQUAL_LISTS` lists in a row show

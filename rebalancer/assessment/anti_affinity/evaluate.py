@@ -191,7 +191,7 @@ class _Terms:
             return ""
         return (
             f"the podAntiAffinity terms of namespace {namespace} take more than the {self._share:,} operations that a "
-            "namespace has in a cycle. Use fewer terms, and selectors with a label and its value"
+            "namespace has in a cycle. Use fewer terms, and selectors that name a label's value"
         )
 
     def _find_shared(self, declared: DeclaredTerm) -> Collection[str]:

@@ -44,7 +44,7 @@ class MinimumSearchLimit(Refusal):
     """The search for the fewest evictions reached its limit."""
 
     reason = Reason.NOT_FORCED
-    ends = "when the search of a later cycle ends"
+    ends = "when the search of a later cycle stays within its limit"
 
     def __str__(self) -> str:
         return "the search for the fewest evictions reached its limit"

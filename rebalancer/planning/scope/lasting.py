@@ -45,7 +45,7 @@ _TRANSIENT = NOT_READY | {CORDONED.key}
 
 
 class CountsInMotion(Refusal):
-    """The violation is new or greater since a node changed: its repair waits until the change has lasted."""
+    """The violation appeared or grew when a node changed: its repair waits until the change has lasted."""
 
     reason = Reason.NODE_SETTLING
     ends_at = "until"
@@ -55,7 +55,7 @@ class CountsInMotion(Refusal):
 
     def __str__(self) -> str:
         return (
-            f"the violation is new or greater since a node changed ({self.change}); waiting until that has lasted "
+            f"the violation appeared or grew when a node changed ({self.change}); waiting until the change has lasted "
             f"for nodes.settle ({format_duration(self.settle)})"
         )
 

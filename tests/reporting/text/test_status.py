@@ -275,7 +275,8 @@ def test_each_wait_has_its_end_and_what_follows() -> None:
     messages = [f"{wait.reason}: {wait.message}" for wait in STATUS.waits]
     first = "goes on in 3m36s (2026-01-05 09:03:36Z) at the earliest, then db-3 from b-1 to zone c"
     second = (
-        "goes on when the replacement of web-3 is Ready (last 4 took about 20s to 40s), then web-4 from a-1 to any feasible "
+        "goes on when the replacement of web-3 is Ready (last 4 took about 20s to 40s), then web-4 from a-1 to any "
+        "feasible "
     )
     assert text.partition("\nWAITING\n")[2].splitlines()[:3] == [
         f"shop/db (StatefulSet), zone a:3 b:3 c:0 (maxSkew 1); 2 evictions: {first}. {messages[0]}",
