@@ -194,10 +194,14 @@ def hold_sentence(hold: HoldStatus, now: datetime, *, goes_on: bool = True) -> s
     return f"{shorten_keys(said)}{end}{earliest}"
 
 
+def or_another(move: NextMove) -> str:
+    """Return what follows a move where another pod may be chosen by then, else nothing."""
+    return f", {OR_ANOTHER}" if move.or_another else ""
+
+
 def next_move_text(move: NextMove) -> str:
     """Say which pod goes, from where and to where."""
-    another = f", {OR_ANOTHER}" if move.or_another else ""
-    return f"{move.pod} from {move.node or 'no node'} to {domains_text(move.domains)}{another}"
+    return f"{move.pod} from {move.node or 'no node'} to {domains_text(move.domains)}{or_another(move)}"
 
 
 def wait_sentence(wait: RepairWait, now: datetime, *, goes_on: bool = True) -> str:

@@ -30,7 +30,6 @@ from rebalancer.documents.nodes import NodeEntry
 from rebalancer.documents.overview import ROWS, VIOLATIONS, FacetEntry, RowState, WorkloadRow
 from rebalancer.documents.page import PageDocument
 from rebalancer.documents.phrases import (
-    OR_ANOTHER,
     ago,
     domains_text,
     from_now,
@@ -42,7 +41,7 @@ from rebalancer.documents.phrases import (
 )
 from rebalancer.documents.report import ReportedConstraint, ReportedLimit
 from rebalancer.documents.status import MoveEntry
-from rebalancer.documents.waits import LikelyDomains, NextMove, RepairWait, shorten
+from rebalancer.documents.waits import LikelyDomains, RepairWait, shorten
 from rebalancer.model.history import EntryKind
 from rebalancer.model.moves import MoveState
 from rebalancer.model.nodes import HOSTNAME
@@ -66,6 +65,7 @@ from rebalancer.reporting.headline import (
     headlines,
     hold_sentence,
     next_move_text,
+    or_another,
     wait_sentence,
 )
 from rebalancer.reporting.resilience import loss_title, resilience_sentences, worst_rows
@@ -785,7 +785,7 @@ class PageView:
                 when = f"{wait_until(first.until, self._now)} at the earliest"
             when = (when or _NEVER_ENDS) if self._goes_on else self._leaderless
             moves = [
-                Move(f"{one.namespace}/{one.pod}", _route(one.node, one.then.domains) + _or_another(one.then))
+                Move(f"{one.namespace}/{one.pod}", _route(one.node, one.then.domains) + or_another(one.then))
                 for one in together
             ]
             line = f"{reason}, {past_moves(first.usual)}" if first.usual is not None else reason
@@ -960,10 +960,6 @@ def _moving_words(move: MoveEntry, now: datetime) -> str:
 
 def _route(node: str, to: Mapping[str, LikelyDomains]) -> str:
     return f"{node or 'no node'} \N{RIGHTWARDS ARROW} {domains_text(to)}"
-
-
-def _or_another(move: NextMove) -> str:
-    return f", {OR_ANOTHER}" if move.or_another else ""
 
 
 def _rule_view(rule: Rule) -> RuleView:
