@@ -21,7 +21,7 @@ from rebalancer.reporting.text.status import status_text
 from tests.page.scenes import CLUSTER, SCENES, ZONES, read, scenes
 
 VIEWS = ("/", "/workloads", "/nodes", "/history", "/workload")
-_PAST = r"last (\d+|one) took \d+s"
+_PAST = r"last (\d+|one) took about \d+s"
 SHOWN: list[tuple[PageDocument, datetime]] = []
 ROUTES = page_routes(lambda *_, **__: SHOWN[-1][0], local=False, now=lambda: SHOWN[-1][1])
 

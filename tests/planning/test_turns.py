@@ -120,7 +120,7 @@ def test_a_namespace_that_takes_more_than_its_share_waits_and_the_others_are_pla
         assert components == {"many", "one"}
         waiting = [one.refusal for one in plan.components if one.refusal and one.refusal.reason is TOO_COSTLY]
         (refusal,) = waiting
-        assert "are 8. A plan handles 16 for each namespace, and 0 are left for many" in str(refusal)
+        assert "is 8. Of the 16 that a plan handles for each namespace, 0 are left for many" in str(refusal)
         moved |= {eviction.group for eviction in plan.fates.going if eviction.pod.namespace == "many"}
         moved |= {waits.eviction.group for waits in plan.fates.kept if waits.eviction.pod.namespace == "many"}
     assert len(moved) == 3
