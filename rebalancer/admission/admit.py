@@ -145,7 +145,7 @@ class InLaterSteps(Refusal):
         return End(event=f"when somebody approves {self._name_plan()} with its later steps")
 
     def __str__(self) -> str:
-        return f"it goes with the later steps of {self._name_plan()}, if that is approved with them"
+        return f"it belongs to the later steps of {self._name_plan()}, and goes if the plan is approved with them"
 
     def _name_plan(self) -> str:
         return f"plan {self.plan}" if self.plan else "the plan that is proposed next"

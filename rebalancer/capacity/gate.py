@@ -71,7 +71,7 @@ class CapacityIncomplete(Refusal):
     ends = "when all placeholders run"
 
     def __str__(self) -> str:
-        return "waiting until all the capacity that was requested for its repair is there"
+        return "waiting until all capacity requested for its repair is there"
 
 
 class Gate(Struct, frozen=True, kw_only=True):

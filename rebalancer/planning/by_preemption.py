@@ -226,7 +226,7 @@ class PreemptionWaits(Refusal):
 class RepairedByPreemption(Refusal):
     """The rest of a repair by preemption waits: one pod is moved at a time. `lacking` is as in `NodesTakeNoMore`."""
 
-    ends = "when its replacement and those of the preempted pods are Ready"
+    ends = "when the replacements of the moved pod and of the preempted pods are Ready"
 
     lacking: bool
 
@@ -237,8 +237,8 @@ class RepairedByPreemption(Refusal):
 
     def __str__(self) -> str:
         return (
-            "no node takes another of these pods without preemption: one pod is moved at a time, and further ones "
-            "once its replacement and those of the preempted pods are Ready (eligibility.preemption: Allow)"
+            "no node takes another of these pods without preemption: one pod is moved at a time, and the next "
+            "one once its replacement and those of the preempted pods are Ready (eligibility.preemption: Allow)"
         )
 
 

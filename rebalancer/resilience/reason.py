@@ -41,7 +41,7 @@ class TooManyToPlay(Fact):
     most: int
 
     def __str__(self) -> str:
-        return f"more than {self.most:,} pods wait for a node at once, too many to find out why these find none"
+        return f"more than {self.most:,} pods wait for a node: too many to find out why no node takes them"
 
 
 class StaysTerminating(Fact):

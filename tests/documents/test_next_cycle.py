@@ -121,7 +121,7 @@ def test_only_a_plan_that_the_controller_has_proposed_has_a_name() -> None:
     slow = evaluate(skewed(), rules(per_minute=Amount(value=1)))
     assert {str(fate.refusal) for fate in foretell(slow, a_status(Mode.APPROVE)).kept} == {
         "nobody has approved it; it is proposed when nothing else keeps it back",
-        "it goes with the later steps of the plan that is proposed next, if that is approved with them",
+        "it belongs to the later steps of the plan that is proposed next, and goes if the plan is approved with them",
     }
     evaluation = evaluate(skewed(), rules())
     proposal = propose(evaluation.plan.fates.going, rules(), NOW)

@@ -239,7 +239,7 @@ def test_fewer_domains_than_min_domains_need_no_node_and_no_taint() -> None:
         *deployment(on=("a-0", "a-0", "b-0"), topologySpreadConstraints=spread),
     )
     assert only_reason(state)[1].startswith(
-        "TooFewDomains: only 2 domains exist and minDomains is 3, so that each may hold"
+        "TooFewDomains: only 2 domains exist and minDomains is 3, so each may hold"
     )
     (finding,) = state.find(FindingKind.REPLACEMENT_BLOCKED)
     assert finding.message.endswith(

@@ -117,7 +117,7 @@ def test_of_too_many_pods_no_order_is_played(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("rebalancer.resilience.reason._MOST_PLAYED", 3)
     row = left(even(1), "c", Phase.SILENT)
     assert said(row)[:4] == (8, 8, 8, "no")
-    assert str(row.reason) == "more than 3 pods wait for a node at once, too many to find out why these find none"
+    assert str(row.reason) == "more than 3 pods wait for a node: too many to find out why no node takes them"
 
 
 def test_of_many_domains_those_with_most_pods_are_lost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,7 +89,7 @@ class OthersStay(Refusal):
 
 
 class TooFewDomains(Refusal):
-    """Fewer domains exist than minDomains (`required`), so that each may hold at most maxSkew pods.
+    """Fewer domains exist than minDomains (`required`), so each may hold at most maxSkew pods.
 
     `feasible` are the nearest numbers of pods that can be placed.
     """
@@ -104,7 +104,7 @@ class TooFewDomains(Refusal):
     def __str__(self) -> str:
         verb = "exists" if self.domains == 1 else "exist"
         return (
-            f"only {plural(self.domains, 'domain')} {verb} and minDomains is {self.required}, so that each may hold at "
+            f"only {plural(self.domains, 'domain')} {verb} and minDomains is {self.required}, so each may hold at "
             f"most maxSkew ({self.max_skew}): too few for {plural(self.pods, 'pod')}{_feasible_text(self.feasible)}"
         )
 
@@ -163,7 +163,7 @@ class NoPlacementOfClasses(Refusal):
 
     def __str__(self) -> str:
         parts = [f"leaves {plural(self.unplaced, 'pod')} without a node"] if self.unplaced else []
-        parts += [f"exceeds their bounds by {plural(self.excess, 'pod')} in all"] if self.excess else []
+        parts += [f"exceeds the bounds by {plural(self.excess, 'pod')} in all"] if self.excess else []
         nearest = f"; the nearest placement {' and '.join(parts)}" if parts else ""
         pods = f"{plural(self.pods, 'pod')} in {plural(self.classes, 'group')} of identical pods"
         return f"no placement of {pods} satisfies all constraints{nearest}"

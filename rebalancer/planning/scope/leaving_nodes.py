@@ -103,7 +103,7 @@ class NodeOutOfOrder(Refusal):
     """A node that may take a replacement does not serve pods now: `what` is the trouble, `sign` shows it."""
 
     reason = Reason.NODE_SETTLING
-    ends = "when node {self.node} has no longer its {self.sign}"
+    ends = "when node {self.node} no longer has its {self.sign}"
     node: str
     what: str
     sign: str
