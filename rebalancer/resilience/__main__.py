@@ -21,7 +21,7 @@ from rebalancer.scheduling.view import View
 
 _NICE: Final = 19
 _LEFT_TO_OTHERS: Final = 128 * 2**20
-"""Bytes of the container's memory that stay free."""
+"""Bytes of the container's memory that this process leaves free for others."""
 
 _CGROUP: Final = Path("/sys/fs/cgroup")
 
@@ -49,7 +49,7 @@ def compute(question: Question) -> Answer:
 
 
 def _limit_memory(cgroup: Path) -> None:
-    """Bound the memory of this process by what its container has left; without a container limit there is no bound."""
+    """Limit the memory of this process to what its container has left; without a container limit, set none."""
     with suppress(OSError, ValueError):  # no cgroups of version 2, or "max"
         most, used = (int((cgroup / name).read_text()) for name in ("memory.max", "memory.current"))
         cached = _read_cached((cgroup / "memory.stat").read_text())
@@ -58,7 +58,7 @@ def _limit_memory(cgroup: Path) -> None:
 
 
 def _read_cached(stat: str) -> int:
-    """Return the bytes of files that the kernel has in memory and drops when it needs memory."""
+    """Return how many bytes of files the kernel has cached; it drops them when memory runs short."""
     fields = dict(line.split() for line in stat.splitlines())
     return int(fields["inactive_file"]) + int(fields["active_file"])
 

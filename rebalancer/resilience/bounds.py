@@ -43,7 +43,7 @@ class PreemptionDecides(Fact):
 
 
 class Bounds(NamedTuple):
-    """The fewest and the most pods of a service once nothing moves; `unknown` says why the fewest is not better."""
+    """The fewest and the most running pods of a service after a loss. `unknown` says why the fewest is not higher."""
 
     guaranteed: int
     possible: int
@@ -64,7 +64,7 @@ def find_guarantees(loss: Loss, only: Collection[int] | None = None) -> Sequence
 
 
 def find_most(loss: Loss) -> Sequence[int]:
-    """Return the most pods of each service by sums alone: what `find_bounds` says is possible, or more."""
+    """Return the most pods of each service, from sums only: at least the `possible` of `find_bounds`."""
     competition = Competition(loss)
     if not competition.active or _may_preempt(competition):
         return [service.bound + service.pending for service in competition.services]
@@ -98,7 +98,7 @@ def find_bounds(
 def _bound_preempting(
     number: int, whole: Competition, above: Competition, at: int, found: Bounds, reason: Fact
 ) -> Bounds:
-    """Return the bounds of a service that no pod preempts, by its bounds without pods of lower priority."""
+    """Return the bounds of a service that no pod preempts, from its bounds without pods of lower priority."""
     service = whole.services[number]
     if not service.pending:
         return found
@@ -132,7 +132,7 @@ def _bound_all(
 
 
 def _bound(number: int, service: Service, takers: Takers, programs: Programs | None, *, fewest: bool) -> Bounds:
-    """Return the bounds of a service, without programs by sums alone; `fewest`: none for the most."""
+    """Return the bounds of a service; without programs they come from sums only. `fewest` is None for the most."""
     if not service.pending:
         return Bounds(service.bound, service.bound, service.unknown)
     competition, most = takers.competition, takers.most[number].total
@@ -172,7 +172,7 @@ def _find_preemptor(competition: Competition, found: Sequence[Bounds]) -> tuple[
 
 
 def _may_preempt(competition: Competition) -> bool:
-    """Return whether any pod that is to be placed has pods of lower priority about it."""
+    """Return whether any pod to be placed may find pods of lower priority on its nodes."""
     before = competition.loss.before
     return any(has_lower_pods(competition.services[number].sample, before) for number in competition.active)
 

@@ -22,13 +22,13 @@ from rebalancer.scheduling.feasibility import admissible
 from rebalancer.scheduling.view import View
 
 _KINDS_OF_NODES: Final = 12
-"""Nodes are added of up to this many kinds: the most frequent kinds."""
+"""Nodes are added of at most this many kinds, the most frequent ones."""
 
 
 class ChangedConstraint(Struct, frozen=True, kw_only=True, gc=False):
-    """The constraint at `index` of the template, over `key`: with nodeTaintsPolicy: Honor, or another maxSkew.
+    """A changed constraint at `index` of the template, over `key`.
 
-    `max_skew` is None where it stays.
+    It has nodeTaintsPolicy: Honor, or another maxSkew. `max_skew` is None where it does not change.
     """
 
     index: int
@@ -46,7 +46,7 @@ class ChangedConstraint(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class MoreNodes(Struct, frozen=True, kw_only=True, gc=False):
-    """This many additional nodes like the node named `like`."""
+    """This many more nodes like the node named `like`."""
 
     number: int
     like: str
@@ -59,7 +59,10 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
     nodes: tuple[MoreNodes, ...] = ()
 
     def change_spec(self, spec: PodSpec) -> PodSpec:
-        """Return a spec with the changed constraints; constraints that are not the template's stay."""
+        """Return a spec with the changed constraints.
+
+        Constraints that do not come from the template stay as they are.
+        """
         spread = list(spec.spread)
         for one in self.constraints:
             if one.index < len(spread) and spread[one.index].topology_key == one.key:
@@ -79,7 +82,7 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
         return replace(loss, services=tuple(services))
 
     def change_view(self, view: View) -> View:
-        """Return the state with the additional nodes, each with the pods of DaemonSets that it would have."""
+        """Return the state with the additional nodes; each has the DaemonSet pods that such a node would have."""
         if not self.nodes:
             return view
         snapshot, nodes, pods = view.snapshot, list[Node](), list[Pod]()
@@ -94,7 +97,7 @@ class Change(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def find_template(workload: Reference, view: View) -> tuple[Workload, PodTemplate] | None:
-    """Return a workload and its template, None where that is not known."""
+    """Return a workload and its template, or None if the template is not known."""
     for owner in view.snapshot.workloads:
         if Reference(owner.namespace, owner.kind, owner.name) == workload and owner.template is not None:
             return owner, owner.template
@@ -110,11 +113,11 @@ def find_changeable(template: PodTemplate, sample: Pod) -> Iterator[ChangedConst
 
 
 def find_kinds_of_nodes(sample: Pod, view: View, key: str) -> Sequence[tuple[str, ...]]:
-    """Return where nodes may be added: one node of each kind that admits a pod, or those of all domains of a key.
+    """Return where nodes may be added: one node of each kind that admits a pod, or such nodes in all domains of a key.
 
-    Nodes of a kind have equal labels, but for their names, and equal taints and resources. Nodes that are not Ready,
-    cordoned or about to leave belong to no kind. The kinds with the most nodes come first; kinds that differ in the key
-    alone are together.
+    Nodes of one kind have equal labels (except their names), taints and resources. Nodes that are not Ready, cordoned
+    or about to leave belong to no kind. The kinds with the most nodes come first. Kinds that differ only in the key are
+    together.
     """
     kinds: dict[tuple[object, str | None], list[str]] = {}
     for name in sorted(admissible(sample, view)):
@@ -135,7 +138,7 @@ def find_kinds_of_nodes(sample: Pod, view: View, key: str) -> Sequence[tuple[str
 
 
 def is_shared(key: str, view: View) -> bool:
-    """Return whether a label's values are not the nodes' names, so that another node of a kind adds no value."""
+    """Return whether a label's values differ from the node names, so that another node of a kind adds no new value."""
     by_name = view.nodes.by_name
     return any(value not in _own_names(by_name[name]) for name, value in view.nodes.values(key).items())
 

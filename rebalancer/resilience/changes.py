@@ -45,10 +45,10 @@ from rebalancer.resilience.settled import Settled, settle
 from rebalancer.scheduling.view import View
 
 MOST_NODES: Final = 10
-"""Up to this many additional nodes are tried."""
+"""At most this many additional nodes are tried."""
 
 _MORE_SKEW: Final = 4
-"""maxSkew is tried up to this far above the least sum that counts allow."""
+"""maxSkew is tried up to this far above the least value that the counts allow."""
 
 _WORK: Final = 3_000
 """Losses made or bounded at most for a named workload; a loss counts once more for each `_SIZE` pods and nodes."""
@@ -59,7 +59,7 @@ _WORK_OF_ALL: Final = 400
 _SIZE: Final = 5_000
 
 _MOST_WORKLOADS: Final = 10
-"""Where none is named, changes are searched for up to this many workloads, in clusters up to `_LARGEST` alone."""
+"""Without named workloads, changes are searched for this many at most; in clusters above `_LARGEST`, for none."""
 
 _LARGEST: Final = 20_000
 """Pods and nodes."""
@@ -71,9 +71,9 @@ Place = tuple[str, str, Phase]
 class Changes(Struct, frozen=True, kw_only=True, gc=False):
     """The cheapest change of each kind that holds.
 
-    A change of nothing is the only one where none is needed once the pods of the `silent` nodes are replaced.
-    `complete`: all changes were tried. `group` is the kind's group. `obstacle` is why no change was tried, None where
-    some were.
+    If no change is needed once the pods of the `silent` nodes are replaced, the only change is an empty one.
+    `complete`: all changes were tried. `group` is the kind's group. `obstacle` says why no change was tried; it is None
+    if any was.
     """
 
     workload: Reference
@@ -85,15 +85,15 @@ class Changes(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class WorkDoneError(Exception):
-    """The work limit of one workload is reached."""
+    """The search for one workload has reached its work limit."""
 
 
 def find_all_changes(
     view: View, keys: Sequence[str], phases: Sequence[Phase], losses: Iterable[LostDomain], *, named: bool
 ) -> tuple[Sequence[Changes], int]:
-    """Return the changes of the workloads at risk, the worst first, and how many workloads were not searched.
+    """Return the changes for the workloads at risk, worst first, and how many workloads were not searched.
 
-    `named`: somebody has asked for these workloads alone.
+    `named`: somebody has asked about these workloads only.
     """
     failed: dict[Reference, list[Place]] = {}
     worst: dict[Reference, float] = {}
@@ -119,7 +119,7 @@ def find_all_changes(
 
 
 def _find_changes(trials: "_Trials", silent: int) -> Changes:
-    """Return what makes a workload whole, as far as the work suffices."""
+    """Return what makes a workload whole, as far as the work limit allows."""
     known = find_template(trials.workload, trials.view)
     found: list[Change] = []
     complete, obstacle = True, None
@@ -148,7 +148,7 @@ def _find_cheapest(trials: "_Trials", template: PodTemplate, silent: int) -> Ite
 
 
 class _Trials:
-    """Whether a change holds, and what that has cost."""
+    """Tests whether changes hold, and counts the work that this takes."""
 
     def __init__(
         self,
@@ -171,7 +171,7 @@ class _Trials:
         self._losses: dict[Place, Loss] = {}
 
     def lose(self, place: Place, change: Change) -> Loss:
-        """Return a loss, with a change made."""
+        """Return a loss with a change applied."""
         view = self._add_nodes(change)
         if place not in self._losses:
             self._spend()
@@ -180,19 +180,19 @@ class _Trials:
         return change.change_loss(self._losses[place], self.workload)
 
     def _add_nodes(self, change: Change) -> View:
-        """Return the state with the nodes of a change; the last one is kept, with its losses."""
+        """Return the state with the nodes of a change; the last such state is cached with its losses."""
         if change.nodes != self._added[0]:
             self._added, self._losses = (change.nodes, change.change_view(self.view)), {}
         return self._added[1]
 
     def lose_failed(self, change: Change, key: str = "") -> Iterator[Loss]:
-        """Yield the losses, of one key or of all, after which the workload is not whole, with a change made."""
+        """Yield the losses, of one key or of all keys, after which the workload is not whole despite a change."""
         for place in self._failed:
             if key in {"", place[0]}:
                 yield self.lose(place, change)
 
     def find_obstacle(self) -> Fact | None:
-        """Return why no change helps: pods are not replaced, or no bound counts them."""
+        """Return why no change helps: its pods are not replaced, or no bound can be computed for them."""
         for loss in self.lose_failed(Change()):
             own = [number for number, one in enumerate(loss.services) if one.workload == self.workload]
             services = [loss.services[number] for number in own]
@@ -206,7 +206,10 @@ class _Trials:
         return None
 
     def holds(self, change: Change) -> bool:
-        """Return whether the workload is whole after every loss, and others keep what they have without the change."""
+        """Return whether the workload is whole after every loss.
+
+        No other workload may keep less than without the change.
+        """
         domains = {key: choose_domains(key, self._add_nodes(change)) for key in self.keys}
         places = [(key, value, phase) for key in self.keys for value in domains[key] for phase in self._phases]
         refuted = next((place for place in sorted(places, key=self._rank) if not self._is_whole(place, change)), None)
@@ -216,7 +219,7 @@ class _Trials:
         return all(self._is_no_worse(place, change) for place in places)
 
     def _rank(self, place: Place) -> tuple[bool, bool]:
-        """Return a key that sorts first the losses that refute most."""
+        """Return a sort key that puts the losses that refute most changes first."""
         return place != self._refuting, place not in self._failed
 
     def _is_whole(self, place: Place, change: Change) -> bool:
@@ -226,14 +229,14 @@ class _Trials:
         return kept[self.workload] >= wanted[self.workload]
 
     def _is_no_worse(self, place: Place, change: Change) -> bool:
-        """Return whether all workloads keep what they do without the change, and this workload all."""
+        """Return whether this workload keeps all its pods, and no other one keeps less than without the change."""
         loss = self.lose(place, change)
         kept, wanted = self._bound(loss), _sum_wanted(loss)
         least = {**self._keep_unchanged(place), self.workload: wanted[self.workload]}
         return all(kept[one] >= min(least.get(one, 0), wanted[one]) for one in wanted)
 
     def _keep_unchanged(self, place: Place) -> Mapping[Reference, int]:
-        """Return what is guaranteed to all workloads without a change, shared by the searches of all of them."""
+        """Return what each workload is guaranteed without a change; the searches for all workloads share it."""
         key, value, phase = place
         nodes = self.view.nodes.groups(key).get(value)
         if nodes is None:
@@ -282,7 +285,7 @@ class _Search:
         self._nodes = _count_nodes(find_kinds_of_nodes(sample, trials.view, keys[0] if keys else ""))
 
     def find_cheapest(self) -> Iterator[Change]:
-        """Yield the first change of each kind that holds; two kinds together only if neither holds alone."""
+        """Yield the first change of each kind that holds; combine two kinds only if neither holds by itself."""
         is_found = False
         for change in self._find_first([self._honoring(), self._with_skews(Change()), self._with_nodes([Change()])]):
             yield change
@@ -304,7 +307,10 @@ class _Search:
                 yield Change(constraints=tuple(structs.replace(one, honor=True) for one in chosen))
 
     def _with_skews(self, change: Change, more: int = _MORE_SKEW) -> Iterator[Change]:
-        """Yield changes with larger values of maxSkew, the least sum first, from the least that counts allow."""
+        """Yield changes with larger values of maxSkew, in ascending order of their sum.
+
+        The first is the least that the counts allow.
+        """
         least = [self._find_least(one, change) for one in self._constraints]
         for total in range(more + 1):
             for added in _split(total, len(least)):
@@ -317,9 +323,9 @@ class _Search:
         return find_least_skew(constraint, self._skews[constraint.index], losses, self._trials.workload)
 
     def _is_closed(self, change: Change) -> bool:
-        """Return whether no nodes help beside a change: counts alone refute it where a domain of their key is lost.
+        """Return whether nodes cannot help: the counts refute the change when a domain of the nodes' key is lost.
 
-        An additional node is in a domain that exists, and is lost with it.
+        An additional node is in an existing domain, and is lost with it.
         """
         shared = [one for one in self._constraints if is_shared(one.key, self._trials.view)]
         return any(self._find_least(one, change, one.key) > self._skews[one.index] for one in shared)
@@ -345,7 +351,7 @@ class _Search:
 
 
 def _split(total: int, parts: int) -> Iterator[tuple[int, ...]]:
-    """Yield the ways to write a number as a sum of this many others."""
+    """Yield the ways to write a number as a sum of this many numbers."""
     if parts == 1:
         yield (total,)
     for first in range(total + 1) if parts > 1 else ():
@@ -354,7 +360,7 @@ def _split(total: int, parts: int) -> Iterator[tuple[int, ...]]:
 
 
 def _count_nodes(kinds: Sequence[Sequence[str]]) -> Sequence[tuple[MoreNodes, ...]]:
-    """Return which nodes may be added, the fewest first: all of one kind, or equally many in each of some domains."""
+    """Return which nodes may be added, fewest first: all of one kind, or equally many in each of some domains."""
     more = [
         tuple(MoreNodes(number=number, like=like) for like in kind)
         for kind in kinds

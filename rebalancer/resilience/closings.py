@@ -21,7 +21,7 @@ class Closing(NamedTuple):
 
     @property
     def cheapest(self) -> int | None:
-        """The fewest pods that close a domain that is open, None where none can."""
+        """The fewest pods that close any open domain; None if no number of pods does."""
         costs = [cost for cost in self.costs.values() if cost]
         if self.others is not None:
             costs.append(self.others)
@@ -29,12 +29,15 @@ class Closing(NamedTuple):
 
 
 def count_closing(rule: Rule, value: str, least: int) -> int:
-    """Return how many pods close a domain when this is the least count. The rule counts the service's own pods."""
+    """Return how many pods close a domain at this least count; the rule counts the service's own pods."""
     return max(0, least + rule.max_skew - rule.filled.get(value, 0))
 
 
 def find_closings(number: int, competition: Competition, enumerated: Rule | None) -> Sequence[Closing]:
-    """Return what closes domains of a service's rules, but for one. Its rules count its own replacements alone."""
+    """Return what closes domains of a service, by all its rules except one.
+
+    Its rules count only its own replacements.
+    """
     found: dict[str, Closing] = {}
     for closing in _find_closings(number, competition, enumerated):
         known = found.get(closing.key)
@@ -43,7 +46,7 @@ def find_closings(number: int, competition: Competition, enumerated: Rule | None
 
 
 def _join(one: Closing, other: Closing) -> Closing:
-    """Return what closes a domain of a key by either of two rules."""
+    """Return what closes a domain of a key if either of two rules closes it."""
     usual = min([many for many in (one.others, other.others) if many is not None], default=None)
     costs: dict[str, int] = {}
     for value in (*one.costs, *other.costs):

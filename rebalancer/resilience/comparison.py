@@ -22,14 +22,14 @@ from rebalancer.scheduling.view import View
 
 MOST_PODS: Final = 5_000
 MOST_EVICTIONS: Final = 500
-"""Above this many the effect is not computed: it would take 2 s for a plan that was made in 0.2 s."""
+"""Above this many evictions the effect is not computed: it would take 2 s for a plan that took 0.2 s."""
 
 MOST_ZONES: Final = 10
-"""The same limit for zones: each is lost by itself."""
+"""Above this many zones the effect is not computed: each zone needs a loss of its own."""
 
 
 class TooManyToCompare(Fact):
-    """The cluster, or the plan, is too large for numbers that are shown beside something else."""
+    """The cluster or the plan is too large to compute numbers that are shown only beside other information."""
 
     what: str
     number: int
@@ -47,14 +47,14 @@ class LandingsUnknown(Fact):
 
 
 class Left(NamedTuple):
-    """How many pods run once a loss has settled, for certain and at best."""
+    """How many pods run once a loss has settled: guaranteed, and at best."""
 
     guaranteed: int
     possible: int
 
 
 class ChangedLoss(Struct, frozen=True, kw_only=True, gc=False):
-    """What is left of a workload when a domain is lost: of `wanted` pods, before and after evictions."""
+    """What a domain's loss leaves of a workload, before and after evictions: pods out of `wanted`."""
 
     workload: Reference
     key: str
@@ -66,14 +66,14 @@ class ChangedLoss(Struct, frozen=True, kw_only=True, gc=False):
 
 
 class Effect(Struct, frozen=True, kw_only=True, gc=False):
-    """What evictions change in the losses of their workloads; `unknown` says why not all of that is known."""
+    """How evictions change what losses leave of the moved workloads. `unknown` says why some of it is not known."""
 
     rows: tuple[ChangedLoss, ...] = ()
     unknown: Fact | None = None
 
 
 def find_effect(view: View, fates: Fates, sizes: Sizes = SIZES) -> Effect:
-    """Return what the decided evictions of a plan change when a zone is lost, once all of them are carried out."""
+    """Return how all decided evictions of a plan, once carried out, change what the loss of a zone leaves."""
     evictions = [fate.eviction for fate in fates.rows if not isinstance(fate, Never)]
     if not evictions:
         return Effect()
@@ -93,7 +93,7 @@ def find_effect(view: View, fates: Fates, sizes: Sizes = SIZES) -> Effect:
 def compare_losses(before: View, after: View, workloads: Collection[Reference], sizes: Sizes = SIZES) -> Effect:
     """Return what has changed in the losses of zones that both states have, for these workloads.
 
-    If a state is too large for its programs, its sums are no measure of a change.
+    If one of the states is too large for programs, its bounds come from sums and cannot be compared with the other's.
     """
     pods = max(len(before.snapshot.pods), len(after.snapshot.pods))
     if not workloads:
@@ -124,7 +124,7 @@ def _is_loose(row: Remaining) -> bool:
 
 
 def _join(before: LostDomain, after: LostDomain) -> Iterator[ChangedLoss]:
-    """Yield the loss of a domain for each workload; a workload without a row is whole after it."""
+    """Yield the loss of a domain for each workload; a workload that the loss does not list keeps all its pods."""
     once, then = _by_workload(before.rows), _by_workload(after.rows)
     for workload in {**once, **then}:
         wanted = (then.get(workload) or once[workload]).wanted
@@ -148,7 +148,7 @@ def _left(row: Remaining | None, wanted: int) -> Left:
 
 
 def _choose(rows: Sequence[ChangedLoss]) -> Iterator[ChangedLoss]:
-    """Yield the worst loss after and the worst before, each once, where they change or leave pods out."""
+    """Yield the worst loss before and the worst loss after, each once, if they changed or leave pods without a node."""
     last = min(rows, key=lambda row: (row.after, row.before))
     first = min(rows, key=lambda row: (row.before, row.after))
     for row in (first, last) if first is not last else (last,):

@@ -87,7 +87,7 @@ class Competition:
         return self._sets[known]
 
     def _drop_rules_that_count_left(self) -> Mapping[int, Fact]:
-        """Leave out the rules that count pods which may stay, or may not: a rule has a bound for neither case."""
+        """Leave out the rules that count pods which may or may not stay: no bound holds in both cases."""
         # One pod of each kind that rules can tell apart: a DaemonSet has a pod on every node.
         there = {(pod.namespace, pod.labels): pod for pod in self.loss.left_there}.values()
         found: dict[int, Fact] = {}
@@ -116,7 +116,7 @@ class Competition:
             )
 
     def _find_dependence(self, number: int, repelling: Mapping[int, Fact]) -> Fact | None:
-        """Return which pods of a service no bound from below counts."""
+        """Return which pods of a service have no lower bound."""
         sample = self.services[number].sample
         if sample.claims or sample.drivers:
             return DependsOnPods("volumes of their own")
@@ -146,12 +146,12 @@ class Competition:
                 yield number
 
     def is_alone(self, number: int) -> bool:
-        """Return whether a service's rules count no replacements but its own."""
+        """Return whether a service's rules count only its own replacements."""
         return all(other == number for rule in self.rules[number] for other in self.counted(rule))
 
 
 def _find_repelling(competition: Competition) -> Mapping[int, Fact]:
-    """Return why services are not bounded from below: where they are placed depends on replacements of others."""
+    """Return why services have no lower bound: their places depend on where the replacements of others are."""
     found: dict[int, Fact] = {}
     after = competition.loss.after
     services = competition.services

@@ -33,7 +33,10 @@ class CreationRefused(Fact):
 
 
 class QuotaSpent(Fact):
-    """A quota does not admit all pods of its namespaces that are created again after a loss, with the missing pods."""
+    """A quota does not admit all pods that its namespaces must create after a loss.
+
+    Pods that are missing already count, too.
+    """
 
     quota: str
     resource: str
@@ -59,7 +62,7 @@ class VolumesOutOfReach(Fact):
 
 
 def find_uncreated(loss: Loss) -> Mapping[int, Fact]:
-    """Return, by service number, why some of its replacements may not be created."""
+    """Return by service number why some of a service's replacements may not be created."""
     found = find_spent(loss)
     for number, service in enumerate(loss.services):
         if service.pending and service.owner is not None and service.unknown is None:
@@ -81,7 +84,10 @@ def _find_refusal(owner: Workload, new: Pod, view: View) -> CreationRefused | No
 
 
 def find_spent(loss: Loss) -> dict[int, Fact]:
-    """Return the services whose replacements a quota may not admit, all of its namespaces' replacements together."""
+    """Return the services whose replacements a quota may not admit.
+
+    The replacements of all services in the quota's namespaces are counted together.
+    """
     snapshot, needed = loss.before.snapshot, defaultdict[Quota, Counter[str]](Counter)
     if not snapshot.quotas and not snapshot.cluster_quotas:
         return {}
@@ -108,14 +114,14 @@ def find_spent(loss: Loss) -> dict[int, Fact]:
 
 
 def _count_waiting(service: Service, loss: Loss) -> int:
-    """Return how many of the pods to be placed are there already, and counted in quotas."""
+    """Return how many of the pods to be placed already exist, and so are already counted in quotas."""
     owner = service.owner
     pods = loss.before.snapshot.pods_of.get(owner.uid, ()) if owner is not None else ()
     return min(service.waiting, sum(pod.waiting for pod in pods))
 
 
 def find_stranded(service: Service, loss: Loss) -> VolumesOutOfReach | None:
-    """Return which replacements have volumes that no remaining node reaches, None where none have."""
+    """Return which replacements have volumes that no remaining node reaches; None if there are none."""
     if not service.pending or not service.sample.claims or (service.owner is not None and service.owner.is_foreign):
         return None
     if service.owner is None or service.owner.kind != "StatefulSet":

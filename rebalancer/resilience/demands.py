@@ -12,7 +12,10 @@ from rebalancer.policy.resilience import GroupResilience
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """For a workload: the keys whose domains are lost, the phases, and how many pods must be left by the strictest."""
+    """What a workload must keep after which losses.
+
+    These are the keys whose domains are lost, the phases, and the number of pods by the strictest demand.
+    """
 
     keys: tuple[str, ...]
     phases: tuple[Phase, ...]
@@ -25,20 +28,20 @@ class Demand:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Demands:
-    """What must be left of all workloads, and of workloads with other demands."""
+    """What all workloads must keep, and what workloads with demands of their own must keep."""
 
     usual: Demand
     others: Mapping[Reference, Demand] = field(default_factory=dict)
 
     @property
     def keys(self) -> Sequence[str]:
-        """The keys whose domains are to be lost, the keys for all workloads first."""
+        """The keys whose domains are lost in turn, first the keys for all workloads."""
         asked = (key for demand in self._all for key in demand.keys)
         return list(dict.fromkeys(asked))
 
     @property
     def phases(self) -> Sequence[Phase]:
-        """The phases of a loss for which something is demanded."""
+        """The phases of a loss that any demand names."""
         asked = {phase for demand in self._all for phase in demand.phases}
         return [phase for phase in Phase if phase in asked]
 
@@ -52,7 +55,7 @@ class Demands:
 
 
 def find_demands(policy: Policy, groups: Iterable[LimitGroup]) -> Demands:
-    """Return what a policy demands; `groups` are its groups of pods, as they are now."""
+    """Return what a policy demands; `groups` are its groups of pods in the current state."""
     usual = Demand(policy.resilience.keys, policy.resilience.phases, (policy.resilience.require,))
     by_workload: dict[Reference, list[GroupResilience]] = {}
     for group in groups:
@@ -64,11 +67,11 @@ def find_demands(policy: Policy, groups: Iterable[LimitGroup]) -> Demands:
 
 
 _SILENT = GroupResilience()
-"""For a group that states nothing."""
+"""The demand of a group that states none."""
 
 
 def _join(groups: Sequence[GroupResilience], usual: Demand) -> Demand:
-    """Return all that groups demand of one workload; the default applies to what one of them leaves out."""
+    """Return all that groups demand of one workload; where a group leaves something out, the default applies."""
     each = [
         Demand(
             usual.keys if group.keys is None else group.keys,

@@ -19,7 +19,7 @@ from rebalancer.scheduling.node_ports import NodePorts, ports_conflict
 
 
 class DependsOnPods(Fact):
-    """Where its pods may be placed depends on single nodes or other pods in ways that no bound counts."""
+    """The places of its pods depend on single nodes or other pods in ways that no bound covers."""
 
     what: str
 
@@ -28,9 +28,9 @@ class DependsOnPods(Fact):
 
 
 class Exclusion(NamedTuple):
-    """Domains of a key, by node; the pods that remain close some; `itself`: each of its own pods closes another.
+    """Domains of a key, by node, that take one pod of a service at most; the remaining pods have closed some of them.
 
-    The key is "" where each node is a domain.
+    `itself`: each pod of the service closes its domain. The key is "" where each node is a domain.
     """
 
     key: str
@@ -70,7 +70,7 @@ class PortsInUse:
 
 
 def find_exclusions(sample: Pod, loss: Loss, ports: PortsInUse) -> Iterator[Exclusion]:
-    """Yield what keeps a service's next pod off whole domains."""
+    """Yield what keeps the next pod of a service out of whole domains."""
     after = loss.after
     if sample.spec.host_ports and is_on(NodePorts, after):
         yield Exclusion("", ports.domain, ports.find_taken(sample), itself=True)

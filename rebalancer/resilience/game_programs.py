@@ -28,7 +28,7 @@ Row = dict[int, float]
 
 
 class GamePrograms:
-    """The programs of a game: what all services share, and the two of each service."""
+    """The programs of a game: the part that all services share, and two programs for each service."""
 
     def __init__(self, game: Game, competition: Competition, work: int) -> None:
         self._game, self._competition, self._work = game, competition, work
@@ -44,7 +44,7 @@ class GamePrograms:
 
     @property
     def size(self) -> int:
-        """How many numbers of pods the programs determine."""
+        """How many pod counts the programs determine."""
         return len(self._columns)
 
     def _fit(self, number: int, cell: str) -> int:
@@ -63,7 +63,7 @@ class GamePrograms:
         return pending if isinstance(answer, Unsolved) else min(pending, floor(_CLOSE - answer[1]))
 
     def find_fewest(self, number: int) -> int:
-        """Return the fewest pods that are placed, by the dual bound; all pending pods where no fewer are possible."""
+        """Return the fewest pods that are placed, by the dual bound; if the bound is no lower, all pending pods."""
         program, pending = self._copy(), self._game.pending[number]
         own = self._row(number, self._places[number])
         for column in own:
@@ -115,7 +115,7 @@ class GamePrograms:
                 self._program.add_row(-inf, 1, self._row(number, nodes))
 
     def _load(self, node: str, at: int) -> Row:
-        """Return what replacements take of a resource of a node."""
+        """Return how much of a node's resource the replacements take."""
         requests = self._game.requests
         return {
             self._columns[number, node]: float(requests[number][at])
@@ -145,7 +145,7 @@ class GamePrograms:
         return {node: nodes for nodes in self._group(number, exclusion).values() for node in nodes}
 
     def _add_rule(self, number: int, rule: Rule) -> None:
-        """Add what held when the last pod of a service was placed in each domain, and when the very last was."""
+        """Add the rows for the moments when a service placed its last pod in each domain, and its last pod of all."""
         program, service = self._program, self._competition.services[number]
         most = max([*rule.base.values(), 0]) + service.pending + rule.max_skew
         domains = self._group(number, rule)
@@ -174,9 +174,10 @@ class GamePrograms:
             program.add_row(-inf, 0, {**everywhere, **last})
 
     def _add_late(self, rule: Rule, service: Service, base: int, held: Row, when: int, placed: Row) -> None:
-        """Add a bound from lost pods that still existed when a pod was placed: all `placed` pods by then replace one.
+        """Add a bound from lost pods that still existed when a pod was placed.
 
-        The emptiest of the domains with lost pods holds at most the average of these.
+        Each of the `placed` pods so far replaces a lost pod that is gone. The emptiest of the domains with lost pods
+        holds at most their average.
         """
         program, total = self._program, sum(rule.late.values())
         many = len(rule.late)
@@ -198,7 +199,7 @@ class GamePrograms:
     def _add_closed(self, program: Program, rule: Rule) -> Mapping[str, Sequence[int]]:
         """Add columns that are 1 only where a rule closes a domain in the end; return them by domain.
 
-        The least count is exact: the count of one domain, and none is below it.
+        The least count is exact: it equals the count of one domain, and no domain has less.
         """
         total = sum(self._game.pending[number] for number in self._places)
         most = max([*rule.base.values(), 0]) + total
@@ -225,7 +226,10 @@ class GamePrograms:
         return closed
 
     def _add_lacking(self, program: Program, number: int, node: str) -> Row | None:
-        """Add how many nodes of a cell lack each resource in the end; None where all lack one anyway, or are closed."""
+        """Add how many nodes of a cell lack each resource in the end.
+
+        Return None if all nodes lack one resource anyway, or are closed.
+        """
         choices: Row = {}
         size, cost = self._game.size[node], self._game.costs.get(node)
         if cost == 0:

@@ -21,7 +21,7 @@ from rebalancer.resilience.takers import Takers
 
 
 class Cap(NamedTuple):
-    """At most this many pods of a player are placed on some cells."""
+    """A bound on the pods of one player that are placed on certain cells together."""
 
     player: int
     cells: Sequence[str]
@@ -47,7 +47,7 @@ class Game(Struct, frozen=True, kw_only=True, eq=False):
 
     @property
     def columns(self) -> int:
-        """How many numbers of pods the program determines."""
+        """How many pod counts the program determines."""
         return sum(map(len, self.places.values()))
 
 
@@ -70,14 +70,17 @@ def by_node(competition: Competition, members: Iterable[int]) -> Game:
 
 
 def find_open(number: int, competition: Competition) -> Sequence[str]:
-    """Return the places of a service that no pod closes for good."""
+    """Return the places of a service that no pod closes permanently."""
     closed = [(one.domain, one.closed) for one in competition.exclusions[number] if one.closed]
     places = competition.places[number]
     return sorted(node for node in places if not any(domain.get(node) in full for domain, full in closed))
 
 
 def by_group(number: int, groups: "Groups", most: int) -> Game | None:
-    """Return the game of one service, alone in its rules, against all others; None where it has more columns."""
+    """Return the game of one service against all others; the rules of the service count only its own pods.
+
+    Return None if the game has too many columns.
+    """
     grouping = _Grouping(number, groups)
     lots = len(groups.takers.find_lots(number))
     if not grouping.closes_nodes or len(grouping.base) * lots > most:
@@ -95,7 +98,10 @@ class Groups:
         self._found: dict[tuple[int, tuple[str, ...]], Mapping[tuple[object, ...], Sequence[str]]] = {}
 
     def find(self, number: int, keys: Mapping[str, Mapping[str, str]]) -> Mapping[tuple[object, ...], Sequence[str]]:
-        """Return the places of a service by what they have left, their domains of some keys, and who takes them."""
+        """Return a service's places in groups.
+
+        The places of a group have equal free resources, domains of some keys, and services that may use them.
+        """
         competition = self.competition
         places = competition.places[number]
         known = id(places), tuple(keys)
@@ -111,7 +117,7 @@ class Groups:
 
 
 class _Grouping:
-    """The cells of one service, and the lots of its competitors."""
+    """The cells of one service, and its competitors by lots."""
 
     def __init__(self, number: int, groups: Groups) -> None:
         self._number, self._competition, self._takers = number, groups.competition, groups.takers
@@ -126,17 +132,20 @@ class _Grouping:
         self.base: Final = groups.find(number, self._keys)
 
     def _divide(self, rules: Iterable[Rule | Exclusion]) -> Collection[str]:
-        """Return the keys with few values."""
+        """Return the keys that have few values."""
         return {
             rule.key for rule in rules if rule.key and self._takers.nodes.has_few(rule.key, self._takers.sizes.domains)
         }
 
     def _is_of_nodes(self, closing: Closing) -> bool:
-        """Return whether each node is a domain."""
+        """Return whether every node is a domain of its own."""
         return not closing.key or self._takers.nodes.are_nodes(closing.key)
 
     def _find_cells(self) -> Mapping[str, tuple[Sequence[str], int | None]]:
-        """Return the open nodes by one of them, with the service's pods that close one of these, None where none do."""
+        """Return groups of equal open nodes, under the name of one of them.
+
+        With each comes how many of the service's pods close such a node, None where none do.
+        """
         usual = min([one.others for one in self._closings if one.others is not None], default=None)
         different = {node for one in self._closings for value in one.costs for node in self._find_nodes(one.key, value)}
         shut = {

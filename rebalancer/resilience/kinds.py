@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     import numpy as np
 
 _SCARCER: Final = (0.7, 0.4, 0.2, 0.1)
-"""Factors by which one resource is valued less than by the share of it that is free."""
+"""Factors by which a resource's value falls below its share of the free amounts."""
 
 _ENDLESS: Final = 1e12
 
 Region = tuple[str, frozenset[str]] | None
-"""The values of a key whose nodes are meant; None: all nodes."""
+"""The values of a key that name some nodes; None for all nodes."""
 
 
 class Nodes:
@@ -50,16 +50,16 @@ class Nodes:
         return self._competition.loss.after.nodes.values(key) if key else self._own_names
 
     def has_few(self, key: str, most: int) -> bool:
-        """Return whether a key has few enough values."""
+        """Return whether the number of a key's values is small enough."""
         return len(self._competition.loss.after.nodes.groups(key)) <= most
 
     def are_nodes(self, key: str) -> bool:
-        """Return whether each node has a value of its own."""
+        """Return whether each node has its own value of a key."""
         named, _ = self.codes(key)
         return len(named) == len(self.names)
 
     def are_within(self, key: str, outer: str) -> bool:
-        """Return whether all nodes of a domain of a key are in one domain of another, for all domains."""
+        """Return whether every domain of one key lies within one domain of another."""
         if key == outer:
             return True
         known = key, outer
@@ -75,7 +75,7 @@ class Nodes:
         return {name: name for name in self.names}
 
     def codes(self, key: str) -> tuple[Sequence[str], "np.ndarray[Any, Any]"]:
-        """Return the values of a key, and the number of each node's among these; the last number is for none."""
+        """Return the values of a key, and for each node the number of its value; the highest number means no value."""
         if key not in self._codes:
             values = self.values(key)
             named = list(dict.fromkeys(values[name] for name in self.names if name in values))
@@ -86,7 +86,7 @@ class Nodes:
 
 
 class Kind:
-    """Services on these places that request no more than this, and no less than `least`."""
+    """Services on the same places; each requests at most these amounts, and at least `least`."""
 
     def __init__(self, nodes: Nodes, requests: Sequence[int], least: Sequence[int], places: frozenset[str]) -> None:
         self._nodes, self._numpy = nodes, nodes.numpy
@@ -99,20 +99,23 @@ class Kind:
 
     @cached_property
     def _relative(self) -> Any:
-        """How many pods block each distinct node by each resource that they request."""
+        """How many pods block each distinct node, for each resource that they request."""
         asked = [self.requests[at] for at in self._asked]
         return ((self._nodes.equal[:, self._asked] + 1) / asked - 1).clip(0)
 
     @cached_property
     def fit(self) -> Any:
-        """How many of its pods fit each node if nothing else is placed there."""
+        """How many pods of the kind fit on each node that nothing else uses."""
         if not self._asked:
             return self.mask * _ENDLESS
         fitting = self._nodes.equal[:, self._asked] // [self._least[at] for at in self._asked]
         return fitting.min(axis=1)[self._nodes.which] * self.mask
 
     def fit_by(self, key: str) -> tuple[Sequence[str], Any]:
-        """Return the values of a key, and how many pods fit the nodes of each; last the nodes without a value."""
+        """Return the values of a key, and how many pods fit on the nodes of each.
+
+        The last entry is for nodes without a value.
+        """
         if ("fit", key) not in self._found:
             named, codes = self._nodes.codes(key)
             made = self._numpy.bincount(codes, weights=self.fit, minlength=len(named) + 1)
@@ -128,7 +131,7 @@ class Kind:
         return float(sum(many for value, many in zip(named, fit, strict=False) if value in region[1]))
 
     def count_open(self, key: str, closed: Collection[str]) -> float:
-        """Return how many pods are placed at most, one in each domain of a key that is not closed."""
+        """Return how many pods are placed at most if each open domain of a key takes one."""
         named, fit = self.fit_by(key)
         if ("open", key) not in self._found:
             self._found["open", key] = {value for value, many in zip(named, fit, strict=False) if many}
@@ -136,7 +139,7 @@ class Kind:
         return float(len(open_) - sum(value in open_ for value in closed) + fit[-1])
 
     def reaches(self, key: str, value: str) -> bool:
-        """Return whether its places have a value of a key."""
+        """Return whether any of the kind's places is in the domain with this value of a key."""
         if ("reached", key) not in self._found:
             named, codes = self._nodes.codes(key)
             chosen = self._numpy.unique(codes[self.mask]).tolist()
@@ -145,7 +148,7 @@ class Kind:
 
     @cached_property
     def weights(self) -> Sequence[Any]:
-        """What one pod's request of each resource is worth, in the different ways that are tried; at most 1."""
+        """The weight of each resource that one pod requests, at most 1, for each valuation that is tried."""
         numpy = self._numpy
         if not self._asked:
             return [numpy.ones(0)]
@@ -160,14 +163,14 @@ class Kind:
         return [worth / worth.max() for worth in (way / total for way in ways)]
 
     def prices(self, way: int, requests: "np.ndarray[Any, Any]") -> Any:
-        """Return what pods pay at most, by their requests."""
+        """Return for each pod the most that it pays, from its requests."""
         if not self._asked:
             return self._numpy.zeros(len(requests))
         asked = [self.requests[at] for at in self._asked]
         return (requests[:, self._asked] / asked * self.weights[way]).max(axis=1)
 
     def worth(self, way: int) -> Any:
-        """Return the value that blocks each node in this way, 0 for nodes that are not its places."""
+        """Return for each node the value that blocks it under one valuation; 0 if it is no place of the kind."""
         if ("worth", way) not in self._found:
             if not self._asked:
                 self._found["worth", way] = self.mask * _ENDLESS
@@ -177,7 +180,7 @@ class Kind:
         return self._found["worth", way]
 
     def inside(self, way: int, region: Region) -> Any:
-        """Return the value that blocks each node, 0 outside a region."""
+        """Return for each node the value that blocks it; 0 for nodes outside a region."""
         worth = self.worth(way)
         if region is None:
             return worth
@@ -189,7 +192,7 @@ class Kind:
         return self._found[key]
 
     def total(self, way: int, region: Region) -> float:
-        """Return the value that blocks all nodes of a region."""
+        """Return the value that blocks all nodes of a region together."""
         key = "total", way, region
         if key not in self._found:
             self._found[key] = float(self.inside(way, region).sum())
@@ -197,7 +200,7 @@ class Kind:
         return total
 
     def by_domain(self, way: int, region: Region, key: str) -> tuple[Mapping[str, float], Sequence[float]]:
-        """Return what blocks the nodes of each value of a key in a region, and the sum of the n dearest, by n."""
+        """Return for each domain what blocks its nodes in a region, and the sums of the n most expensive domains."""
         known = "domains", way, region, key
         if known not in self._found:
             named, codes = self._nodes.codes(key)

@@ -17,11 +17,11 @@ from rebalancer.resilience.most import find_most
 from rebalancer.resilience.rules import Rule, find_rules
 
 _DOMAINS: Final = 8
-"""For a key with more domains the search begins with the current maxSkew."""
+"""If a key has more domains, the search begins with the current maxSkew."""
 
 
 def find_least_skew(constraint: ChangedConstraint, current: int, losses: Iterable[Loss], workload: Reference) -> int:
-    """Return the least maxSkew, `current` or more, below which a workload is not whole after some of these losses."""
+    """Return the smallest maxSkew, at least `current`, at which the counts do not rule out that a workload is whole."""
     least = current
     for loss in losses:
         services = [number for number, one in enumerate(loss.services) if one.workload == workload]
@@ -47,7 +47,7 @@ def _find_for(constraint: ChangedConstraint, least: int, loss: Loss, number: int
 
 
 def _counts_alone(rule: Rule, loss: Loss, number: int) -> bool:
-    """Return whether a rule counts pods of the service alone: others may be preempted, or placed meanwhile."""
+    """Return whether a rule counts only pods of the service; other pods may be preempted, or placed meanwhile."""
     return sum(rule.filled.values()) <= loss.services[number].bound and not any(
         other.pending and at != number and rule.counts(other.sample) for at, other in enumerate(loss.services)
     )

@@ -48,7 +48,7 @@ def _stay(tolerations: Iterable[Toleration]) -> bool:
 
 
 def _may_stop(view: View, nodes: Collection[str]) -> bool:
-    """Return whether a zone of the node controller, by region and zone, has lost that large a part, and not all."""
+    """Return whether a zone has lost so many of its nodes, but not all, that the node controller may stop evicting."""
     silent: Counter[tuple[str, str]] = Counter()
     all_: Counter[tuple[str, str]] = Counter()
     for node in view.snapshot.nodes:

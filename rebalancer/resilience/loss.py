@@ -57,7 +57,7 @@ class OnNodesNotReady(Fact):
 
 @dataclass(frozen=True, kw_only=True)
 class Service:
-    """The pods of one owner in a loss."""
+    """The pods of one owner, as a loss leaves them."""
 
     workload: Reference | None
     """None for pods without an owner and pods of Jobs, which compete for capacity but are not counted."""
@@ -69,9 +69,9 @@ class Service:
     wanted: int
     """The owner's replicas."""
     now: int
-    """Pods that are Ready on other nodes."""
+    """Pods that are Ready on remaining nodes."""
     bound: int
-    """Pods on other nodes at all, if the nodes are Ready."""
+    """Pods that are bound to remaining nodes, Ready or not, if these nodes are Ready."""
     lost: tuple[Pod, ...]
     """Pods that run on the lost nodes."""
     pending: int
@@ -82,9 +82,9 @@ class Service:
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """The loss of nodes in one phase: `before` is the state now, `after` the state in which all lost pods are gone.
+    """The loss of nodes in one phase: `before` is the state now, `after` the state once all lost pods are gone.
 
-    `drained`: the nodes are cordoned and their pods evicted. They are silent then, but their pods do not stay
+    `drained`: the nodes are cordoned and their pods evicted. In the model they are silent, but their pods do not stay
     terminating.
     """
 
@@ -99,15 +99,15 @@ class Loss:
 
     @property
     def lasts(self) -> bool:
-        """Whether lost pods stay terminating: what they exclude stays excluded."""
+        """Whether lost pods stay terminating, so that the domains that they exclude stay excluded."""
         return self.phase is Phase.SILENT and not self.drained
 
 
 def lose(view: View, nodes: frozenset[str], phase: Phase, *, drained: bool = False) -> Loss:
-    """Return what is left when these nodes are silent, or gone; terminating pods on Ready nodes have ended.
+    """Return what is left when these nodes are silent or gone; terminating pods on Ready nodes have ended.
 
-    Terminating pods on other nodes that are not Ready stay: what they exclude stays excluded. `drained` nodes are
-    cordoned, as silent nodes are tainted, and each of their pods is replaced.
+    Terminating pods on other nodes that are not Ready stay, and so do the exclusions that they cause. `drained` nodes
+    are cordoned where silent nodes are tainted, and each of their pods is replaced.
     """
     ending = (pod for run in view.snapshot.runs if run.pods[0].terminating for pod in run.pods)
     staying_on = {*nodes, *(node.name for node in view.snapshot.nodes if not node.ready)}
@@ -150,9 +150,9 @@ def _make_service(
     *,
     lasts: bool,
 ) -> Service:
-    """Return the pods of one owner in a loss; `left` says which nodes remain, and which of these are Ready.
+    """Return one owner's pods as a loss leaves them.
 
-    `lasts`: lost pods stay terminating.
+    `left` says which nodes remain, and which of them are Ready. `lasts`: lost pods stay terminating.
     """
     lost = tuple(pod for pod in member.pods if pod.node in nodes)
     outside = [pod for pod in member.pods if pod.node in left]
@@ -184,7 +184,7 @@ def _make_service(
 
 
 def _find_sample(member: PodController, owner: Workload, now: datetime) -> tuple[Pod, Fact | None]:
-    """Return what is known of an owner's next pod, and why that is not all."""
+    """Return what is known of an owner's next pod, and why the rest is not."""
     if not isinstance(member.next_pod, Unpredictable):
         return member.next_pod, None
     if member.pods:
@@ -204,7 +204,7 @@ def _find_sample(member: PodController, owner: Workload, now: datetime) -> tuple
 
 
 def _find_competitors(view: View, nodes: Collection[str], served: Collection[str]) -> Iterator[Service]:
-    """Yield the competing pods that are not counted, one by one: pending pods, and lost pods that a Job recreates."""
+    """Yield the pods that compete for capacity without being counted: pending pods, and lost pods of Jobs."""
     lost = [pod for node in sorted(nodes) for pod in view.pods_on(node) if not (pod.mirror or pod.finished)]
     again = [pod for pod in lost if pod.owner is not None and pod.owner.kind not in NODE_OWNERS]
     for pod in (*view.snapshot.unplaced, *again):

@@ -30,7 +30,7 @@ def find_most(rule: Rule, service: Service, reached: Collection[str]) -> tuple[M
 
 
 def _limit(rule: Rule, service: Service, value: str, other: str, shared: bool) -> int:
-    """Return how many pods one domain may take at most before another closes it."""
+    """Return how many pods one domain may take before a rule closes it because of another domain."""
     late = rule.late.get(other, 0)
     room = rule.max_skew + rule.base[other] - rule.base.get(value, 0)
     if not rule.itself or value not in rule.base:
@@ -51,9 +51,9 @@ def _when_floored(rule: Rule, service: Service, value: str) -> int:
 
 
 def _find_last(rule: Rule, service: Service, most: Mapping[str, int]) -> float:
-    """Return how many pods there are at most when the very last is placed, in whichever domain.
+    """Return the most pods at the moment when the last one is placed, in any domain.
 
-    Only a domain that takes none bounds it: what else was placed there is not known.
+    Only a domain that receives no pod gives a bound, because the pods placed in other domains are not known.
     """
     left = sum(rule.late.values()) + service.waiting + rule.uncounted
     emptied = [rule.base[value] for value in rule.late if value not in most and value in rule.base]

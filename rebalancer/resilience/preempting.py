@@ -27,7 +27,10 @@ def look_from(loss: Loss, priority: int) -> Loss:
 
 
 def sees_lower(number: int, whole: Competition, at: int, above: Competition) -> bool:
-    """Return whether rules of a service count pods of lower priority; it has one number in each competition."""
+    """Return whether rules of a service count pods of lower priority.
+
+    The service has a number in each of the two competitions.
+    """
     seen = [(rule.base, rule.late, rule.uncounted, rule.always_floored) for rule in whole.rules[number]]
     left = [(rule.base, rule.late, rule.uncounted, rule.always_floored) for rule in above.rules[at]]
     closed = [[(one.key, one.closed) for one in each] for each in (whole.exclusions[number], above.exclusions[at])]
@@ -38,7 +41,7 @@ def sees_lower(number: int, whole: Competition, at: int, above: Competition) -> 
 
 
 def find_obstacle(number: int, whole: Competition) -> Fact | None:
-    """Return why a service of the highest priority is not bounded from below."""
+    """Return why a service of the highest priority has no lower bound."""
     if not whole.services[number].sample.spec.preempts or whole.loss.before.profile.post_filters != (
         DEFAULT_PREEMPTION,
     ):

@@ -16,17 +16,17 @@ from rebalancer.resilience.rules import Rule
 from rebalancer.resilience.takers import Takers
 
 _SHORTER: Final = 8
-"""A program over groups is one of many of a large loss: it may take this part of another program's work."""
+"""The share of another program's work that a program over groups may take: a large loss has many of these programs."""
 
 _QUICKER: Final = 8
-"""The most pods of this many services are found in the time that the fewest of one takes."""
+"""The most pods of this many services are found in the time that the fewest pods of one service take."""
 
 _TO_MAKE: Final = 20
-"""Solving for this many columns takes about as long as making any game."""
+"""Solving for this many columns takes about as long as making a game of any size."""
 
 
 class TooLarge(Fact):
-    """Too many services compete for too many different nodes: no program is made of them."""
+    """Too many services compete for too many different nodes, so no program is made for them."""
 
     services: int
     nodes: int
@@ -52,7 +52,7 @@ class Programs:
         self._fewest: dict[object, tuple[int, Fact | None]] = {}
 
     def find_most(self, number: int, most: int) -> int:
-        """Return the most pods of a service that are placed, at most the number already known."""
+        """Return the most pods of a service that are placed; the answer is never above the known bound."""
         if not most:
             return most
         known = self._describe(number)
@@ -62,7 +62,7 @@ class Programs:
         return self._most[known]
 
     def find_fewest(self, number: int, least: int, most: int) -> tuple[int, Fact | None]:
-        """Return the fewest pods, at least the number already known, and why the bound is not better."""
+        """Return the fewest pods, never below the known bound, and why the bound is not better."""
         if least == most:
             return least, None
         known = self._describe(number)
@@ -71,10 +71,7 @@ class Programs:
         return self._fewest[known]
 
     def _find_fewest(self, number: int, least: int, most: int) -> tuple[int, Fact | None]:
-        """Ask the program over groups first.
-
-        It proves most of what the program over nodes would, many times as fast.
-        """
+        """Ask the program over groups first: it proves most of what the one over nodes would, many times faster."""
         program: GamePrograms | TooLarge | None = self._make_by_group(number)
         if isinstance(program, GamePrograms):
             least = max(least, program.find_fewest(number))
@@ -86,7 +83,7 @@ class Programs:
         return least, program if isinstance(program, Fact) else self._name_large(number)
 
     def _take(self, number: int, part: int) -> GamePrograms | None:
-        """Return the program over single nodes if this part of the work for a service's fewest pods is left."""
+        """Return the program over single nodes if enough of the work for a service's fewest pods is left."""
         program = self._make_by_node(number)
         if program is None or self._nodes_left < program.size // part:
             return None
@@ -97,10 +94,10 @@ class Programs:
         return TooLarge(len(self._find_members(number)), len(self._competition.places[number]))
 
     def _describe(self, number: int) -> object:
-        """Return all that tells one service from others in a program; its number alone where rules count others.
+        """Return everything that distinguishes services in a program.
 
-        Its number, too, where no program over nodes is made: thousands of nodes are domains, and comparing these takes
-        longer.
+        Where rules count other services, that includes the service's number. Without a program over nodes it does, too:
+        thousands of nodes are domains, and comparing them takes longer than another program.
         """
         if self._make_by_node(number) is None:
             return number
@@ -124,7 +121,7 @@ class Programs:
         )
 
     def _make_by_node(self, number: int) -> GamePrograms | None:
-        """Return the program over single nodes, None where it is too large."""
+        """Return the program over single nodes; None if it would be too large."""
         members = self._find_members(number)
         if id(members) not in self._made:
             columns = sum(len(self._competition.places[member]) for member in members)
@@ -133,7 +130,7 @@ class Programs:
         return self._made[id(members)]
 
     def _make_by_group(self, number: int) -> GamePrograms | TooLarge:
-        """Return the program over equal nodes; the last such program is stored."""
+        """Return the program over equal nodes; the last one is cached."""
         if self._last is None or self._last[0] != number:
             most = min(self._takers.sizes.by_group, self._left)
             game = by_group(number, self._groups, most) if self._takers.alone[number] else None
@@ -147,7 +144,7 @@ class Programs:
     def _find_members(self, number: int) -> tuple[int, ...]:
         """Return the services of a program: services on the same nodes, and services whose pods their rules count.
 
-        Equal sets are one tuple: thousands of numbers are hashed once, not for each service.
+        Equal sets are one tuple, so thousands of numbers are hashed once instead of once for each service.
         """
         known = id(self._competition.places[number])
         if known not in self._members:
@@ -164,7 +161,10 @@ class Programs:
 
 
 def _describe_rule(rule: Rule) -> object:
-    """Return what a rule requires, whatever it selects: for a service that is alone in its rules, its own pods."""
+    """Return what a rule requires, without its selector.
+
+    If only the service's own rules count its pods, the selector selects just those pods.
+    """
     return (
         (rule.key, rule.max_skew, rule.itself, rule.uncounted, rule.always_floored, rule.floored),
         rule.eligible,

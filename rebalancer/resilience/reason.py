@@ -23,11 +23,11 @@ _MOST: Final = 3
 """Up to this many domains are named."""
 
 _MOST_PLAYED: Final = 1_000
-"""An order is simulated for up to this many pods: each is scored on all nodes that admit it."""
+"""An order is simulated only for up to this many pods, because each is scored on all nodes that admit it."""
 
 
 class OrderDecides(Fact):
-    """In some order of placements all pods of a service have a node, in others not."""
+    """All pods of a service find a node in some orders of placement, but not in others."""
 
     def __str__(self) -> str:
         return (
@@ -45,7 +45,7 @@ class TooManyToPlay(Fact):
 
 
 class StaysTerminating(Fact):
-    """A StatefulSet replaces a pod when it is deleted: on a silent node it stays terminating."""
+    """A StatefulSet replaces a pod only once it is deleted, and a pod on a silent node stays terminating."""
 
     pods: int
 
@@ -59,7 +59,10 @@ class StaysTerminating(Fact):
 
 
 class ClosedBySpread(Fact):
-    """A constraint keeps pods from domains, as the emptiest holds too few; `empty`: it is lost, or drained."""
+    """A constraint keeps pods out of domains, because the emptiest domain has too few.
+
+    `empty` says if that domain is lost or drained.
+    """
 
     key: str
     max_skew: int
@@ -91,7 +94,7 @@ class BelowMinDomains(Fact):
 
 
 class NoNodeHasRoom(Fact):
-    """No node admits another pod; `rejected` counts the nodes by reason, `spread` holds the numbers of a constraint."""
+    """No node admits another pod. `rejected` counts the nodes by reason; `spread` has the numbers of a constraint."""
 
     rejected: str
     spread: ClosedBySpread | BelowMinDomains | None = None
@@ -116,7 +119,7 @@ class Reasons:
 
     @property
     def stuck(self) -> Collection[Reference] | None:
-        """The workloads with a pod that finds no node in the simulated order, None where no order is simulated."""
+        """The workloads with a pod that finds no node in the simulated order; None if no order was simulated."""
         return {workload for workload in self._stuck if workload is not None} if self._is_played else None
 
     @property
@@ -125,7 +128,7 @@ class Reasons:
         return self._view
 
     def find(self, workload: Reference) -> Fact:
-        """Return why not all pods of a workload come back for certain."""
+        """Return why it is not certain that all pods of a workload come back."""
         kept = sum(one.wanted - one.bound - one.pending for one in self._loss.services if one.workload == workload)
         if kept > 0:
             return StaysTerminating(kept)

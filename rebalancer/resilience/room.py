@@ -26,11 +26,11 @@ from rebalancer.resilience.takers import Takers
 _CLOSE: Final = 1e-6
 
 _COMBINED: Final = 4
-"""For constraints on up to this many domains, the closed domains are enumerated, too."""
+"""If a constraint has at most this many domains, the closed domains are enumerated, too."""
 
 
 def find_least(number: int, competition: Competition, takers: Takers) -> int:
-    """Return how many pods of a service are placed at least, its rules counting its own replacements alone."""
+    """Return the fewest pods of a service that are placed, if its rules count only its own replacements."""
     blocked = _Blocked(number, competition, takers)
     rule = blocked.rule
     if rule is None:
@@ -41,9 +41,9 @@ def find_least(number: int, competition: Competition, takers: Takers) -> int:
 
 
 def _choose_rule(number: int, competition: Competition, takers: Takers) -> Rule | None:
-    """Return the constraint to enumerate: among constraints on few domains, the first with the fewest.
+    """Return the constraint to enumerate: of those with few domains, the first with the fewest domains.
 
-    The domains of all other rules are within its domains: pods in others close none of them.
+    The domains of all other rules lie within its domains, so pods in one domain close none of the others.
     """
     most, rules = takers.sizes.domains, competition.rules[number]
     few = [
@@ -55,7 +55,7 @@ def _choose_rule(number: int, competition: Competition, takers: Takers) -> Rule 
 
 
 class _Blocked:
-    """How many pods of a service are placed at least where it is blocked on all of its nodes in a region."""
+    """Finds the fewest pods with which a service is blocked on all of its nodes in a region."""
 
     def __init__(self, number: int, competition: Competition, takers: Takers) -> None:
         self._number, self._takers = number, takers
@@ -65,7 +65,7 @@ class _Blocked:
         self._closings: Sequence[Closing] = find_closings(number, competition, self.rule)
 
     def find_fewest(self, region: Region) -> int:
-        """Return the fewest pods with which a service is blocked in a region; all pending pods if it never is."""
+        """Return the fewest pods with which a service is blocked in a region; if it never is, all pending pods."""
         fewest = 0
         for way in self._takers.find_ways(self._number):
             if fewest < self._pending:
@@ -95,7 +95,7 @@ class _Blocked:
         return many
 
     def enumerate_closed(self, rule: Rule) -> int:
-        """Return the fewest where a constraint's least count is 0, whichever domains it closes."""
+        """Return the fewest pods over all choices of closed domains, for a constraint whose least count is 0."""
         reached = self._find_reached(rule)
         fewest = self._pending
         for open_ in _subsets(reached):
@@ -105,12 +105,12 @@ class _Blocked:
         return fewest
 
     def enumerate_least(self, rule: Rule) -> int:
-        """Return the fewest, whichever domain has the least count in the end."""
+        """Return the fewest pods over all choices of the domain with the least count in the end."""
         reached = self._find_reached(rule)
         return min(self._with_least(rule, value, reached) for value in rule.base)
 
     def _with_least(self, rule: Rule, least: str, reached: Sequence[str]) -> int:
-        """Return the fewest where a domain has the least count in the end: it is open, and no other holds fewer."""
+        """Return the fewest pods if one domain has the least count in the end: it is open, and none has fewer."""
         here = self._find_open(rule, (least,)) if least in reached else 0
         count = rule.filled.get(least, 0) + here
         more = {value: max(0, count - rule.filled.get(value, 0)) for value in rule.base}
@@ -130,7 +130,7 @@ class _Blocked:
         return self.find_fewest((rule.key, values)) if values else 0
 
     def _find_reached(self, rule: Rule) -> Sequence[str]:
-        """Return the constraint's domains with nodes for the service."""
+        """Return the constraint's domains that contain nodes for the service."""
         named, _ = self._kind.fit_by(rule.key)
         return [value for value in named if self._kind.reaches(rule.key, value)]
 

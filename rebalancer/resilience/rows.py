@@ -1,4 +1,4 @@
-"""What is left of each workload if a domain is lost: at once, for certain, at best."""
+"""What the loss of a domain leaves of each workload: at once, guaranteed, and at best."""
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -17,11 +17,11 @@ from rebalancer.resilience.sizes import SIZES, Sizes
 from rebalancer.scheduling.view import View
 
 MOST_DOMAINS: Final = 100
-"""Domains of a key that are lost one by one: in a cluster of 5,000 nodes each takes a second."""
+"""At most this many domains of a key are lost in turn: in a cluster of 5,000 nodes each takes a second."""
 
 
 class Verdict(StrEnum):
-    """Whether all pods of a workload come back."""
+    """Whether all pods of a workload come back after a loss."""
 
     YES = "yes"
     NO = "no"
@@ -29,9 +29,9 @@ class Verdict(StrEnum):
 
 
 class Remaining(Struct, frozen=True, kw_only=True, gc=False):
-    """What is left of one workload: of `wanted` pods `now` at once, then `guaranteed` to `possible`.
+    """What is left of one workload: of `wanted` pods `now` at once, and later between `guaranteed` and `possible`.
 
-    `reason` says why not all are certain, None where they are.
+    `reason` says why not all are guaranteed; it is None if all are.
     """
 
     workload: Reference
@@ -43,14 +43,14 @@ class Remaining(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def verdict(self) -> Verdict:
-        """Whether the workload is whole again: for certain, or not, or depending on the order of placements."""
+        """Whether the workload becomes whole again: certainly, certainly not, or depending on the placement order."""
         if self.guaranteed >= self.wanted:
             return Verdict.YES
         return Verdict.NO if self.possible < self.wanted else Verdict.ORDER
 
 
 class LostDomain(Struct, frozen=True, kw_only=True, gc=False):
-    """The loss of one domain in one phase: the workloads that lose pods by it, or are not whole after it."""
+    """The loss of one domain in one phase, with the workloads that lose pods or are not whole afterwards."""
 
     key: str
     value: str
@@ -60,7 +60,7 @@ class LostDomain(Struct, frozen=True, kw_only=True, gc=False):
 
 
 def choose_domains(key: str, view: View) -> Mapping[str, frozenset[str]]:
-    """Return the nodes of the domains of a key that are lost one by one: if there are many, the fullest."""
+    """Return the nodes of the domains of a key that are lost in turn. If there are many domains, return the fullest."""
     groups = view.nodes.groups(key)
     if len(groups) <= MOST_DOMAINS:
         return dict(sorted(groups.items()))
@@ -77,9 +77,9 @@ def find_resilience(
     briefly: bool = False,
     sizes: Sizes = SIZES,
 ) -> Iterator[LostDomain]:
-    """Yield the loss of each chosen domain of these keys in each phase, with the workloads that are included.
+    """Yield the loss of each chosen domain of these keys in each phase, for the included workloads.
 
-    `briefly`: programs run for these workloads alone, and a row has a reason only where nothing better is certain.
+    `briefly`: programs run only for these workloads, and a row has a reason only where no better bound is guaranteed.
     """
     for key in keys:
         for value, nodes in choose_domains(key, view).items():
@@ -110,9 +110,9 @@ def find_remaining(
 
 
 def find_short(loss: Loss, includes: Callable[[Reference], bool]) -> Iterator[Remaining]:
-    """Yield the included workloads that no order makes whole, by sums alone: little time for thousands.
+    """Yield the included workloads that no order of placements makes whole.
 
-    It says neither what is certain, nor why.
+    Sums suffice for that, so thousands of workloads take little time. Neither guarantees nor reasons are found.
     """
     found = defaultdict[Reference, list[tuple[Service, Bounds]]](list)
     for service, most in zip(loss.services, find_most(loss), strict=True):
@@ -123,7 +123,7 @@ def find_short(loss: Loss, includes: Callable[[Reference], bool]) -> Iterator[Re
 
 
 def _join(workload: Reference, parts: Sequence[tuple[Service, Bounds]], reason: Fact | None = None) -> Remaining:
-    """Add up what the owners of one workload keep: a Deployment has several ReplicaSets during a rollout."""
+    """Add up the pods that the owners of one workload keep: during a rollout a Deployment has several ReplicaSets."""
     unknown = next((bounds.unknown for _, bounds in parts if bounds.unknown is not None), None)
     return Remaining(
         workload=workload,

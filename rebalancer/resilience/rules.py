@@ -25,24 +25,24 @@ class Rule(Struct, frozen=True, kw_only=True, eq=False, gc=False):
     eligible: frozenset[str]
     """The nodes whose pods count."""
     base: Mapping[str, int]
-    """The pods that it counts without any replacement, by each domain that remains."""
+    """The counted pods in each remaining domain, without any replacement."""
     filled: Mapping[str, int]
-    """`base` without the domains that hold no pod."""
+    """`base` without the domains that hold no pods."""
     least: int
-    """The least count in the end so far."""
+    """The least count in the end, without replacements."""
     late: Mapping[str, int]
-    """The pods on lost nodes, by domain that remains; they count until they are deleted."""
+    """The pods on lost nodes in each remaining domain; they count until they are deleted."""
     itself: int
-    """1 where the service's own pods count."""
+    """1 if the rule counts the service's own pods, else 0."""
     uncounted: int
-    """Lost pods of the service that are not in `late`."""
+    """Lost pods of the service that are not part of `late`."""
     always_floored: bool
-    """The least count is 0 whenever one of its pods is placed, as there are fewer domains than minDomains."""
+    """The least count is 0 whenever a pod of the service is placed, because there are fewer domains than minDomains."""
     floored: bool
     """The least count is 0 in the end."""
 
     def counts(self, pod: Pod) -> bool:
-        """Return whether it counts a pod, where that is on an eligible node."""
+        """Return whether the rule counts a pod that is on an eligible node."""
         return pod.namespace == self.namespace and self.selector.matches(pod.labels)
 
 
@@ -80,16 +80,17 @@ def find_rules(service: Service, loss: Loss) -> Iterator[Rule]:
 def _count_late(
     service: Service, selector: LabelSelector, domain: Mapping[str, str], before: Counts, late: Collection[str]
 ) -> int:
-    """Return how many of a service's own lost pods are late."""
+    """Return how many of a service's own lost pods are part of `late`."""
     matches = {labels: selector.matches(labels) for labels in {pod.labels for pod in service.lost}}
     nodes = [pod.node for pod in service.lost if matches[pod.labels]]
     return sum(node in before.eligible.nodes and domain[node] in late for node in nodes if node is not None)
 
 
 def _is_instant(service: Service, loss: Loss) -> bool:
-    """Return whether no pod of a service is placed before the domains are those of the end.
+    """Return whether the final domains exist before any pod of a service is placed.
 
-    Silent nodes are tainted minutes before their pods are deleted; of nodes that are deleted one by one, the last is.
+    Silent nodes are tainted minutes before their pods are deleted. If nodes are deleted one by one, the last domain is
+    gone only with the last node.
     """
     return not service.waiting and (loss.phase is Phase.SILENT or len(loss.nodes) == 1)
 

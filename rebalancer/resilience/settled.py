@@ -24,14 +24,14 @@ from rebalancer.scheduling.view import UNREACHABLE, View
 
 
 class Settled(NamedTuple):
-    """A state, and how many of its nodes are taken to stay silent: 0 where nothing differs from the state now."""
+    """A state, and how many of its nodes are assumed to stay silent; with 0 it is the current state."""
 
     view: View
     silent: int = 0
 
 
 def settle(view: View) -> Settled:
-    """Return the state some minutes later, if the nodes that are not Ready stay so."""
+    """Return the state some minutes from now if the nodes that are not Ready stay so."""
     snapshot = view.snapshot
     silent = {node.name for node in snapshot.nodes if not node.ready}
     staying = {pod.uid for pod in find_left_there(view, silent)}
@@ -49,7 +49,7 @@ def settle(view: View) -> Settled:
 
 
 def _is_deleted(pod: Pod, owners: dict[str, Workload]) -> bool:
-    """Return whether a pod is about to be deleted, and its owner, if it has one, does not wait for its end."""
+    """Return whether a pod is about to be deleted and its owner, if any, replaces it without waiting for its end."""
     if pod.finished or pod.terminating or pod.mirror:
         return False
     if pod.owner is None:
@@ -59,14 +59,14 @@ def _is_deleted(pod: Pod, owners: dict[str, Workload]) -> bool:
 
 
 def _leave(pod: Pod, owner: Workload | None, view: View) -> Pod:
-    """Return a pod as terminating; a Job's pod, which nothing counts as missing, becomes the pod that follows it."""
+    """Return a pod as terminating. For a Job's pod, which nothing counts as missing, return the pod that follows it."""
     if pod.owner is None or (owner is not None and (owner.kind in REPLACING_KINDS or owner.is_foreign)):
         return structs.replace(pod, deleted=view.snapshot.taken_at)
     return structs.replace(pod, node=None)
 
 
 def _silence(node: Node, silent: Collection[str]) -> Node:
-    """Return a node that takes no pods, not even pods that tolerate its taints: they would not run there."""
+    """Return a node that takes no pods, not even those that tolerate its taints, because they would not run there."""
     if node.name not in silent:
         return node
     taints = (*node.taints, *(taint for taint in UNREACHABLE if taint not in node.taints))

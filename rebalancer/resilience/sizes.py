@@ -1,4 +1,4 @@
-"""From which sizes on bounds are coarser, for clusters of any size in bounded time."""
+"""The sizes above which bounds become coarser, which keeps the computation time bounded in clusters of any size."""
 
 from typing import Final
 
@@ -6,20 +6,20 @@ from msgspec import Struct
 
 
 class Sizes(Struct, frozen=True, kw_only=True):
-    """How many cases are told apart at most; the bounds are sound with any."""
+    """The most cases that are distinguished; the bounds are sound at every size."""
 
     domains: int = 8
-    """Domains of a key by which pods of services are told apart: with more, each may close by itself."""
+    """The most domains of a key by which pods are distinguished; above that, each domain may close by itself."""
     requests: int = 100
-    """Different requests that each make a kind of services; with more, similar sizes share a kind."""
+    """The most different requests that each make a kind of services; above that, similar requests share a kind."""
     by_node: int = 600
-    """Services times nodes of a program over single nodes."""
+    """The most services times nodes of a program over single nodes."""
     all_nodes: int = 1_500
-    """The same product over all such programs of a loss, for the fewest pods of a service: some five of the largest."""
+    """The same product for all such programs of a loss, for the fewest pods of a service: about five of the largest."""
     by_group: int = 400
-    """Different services times different nodes of a program over these."""
+    """The most different services times different nodes of a program over equal nodes."""
     all_groups: int = 600
-    """The same product over all programs of a loss."""
+    """The same product for all such programs of a loss together."""
 
 
 SIZES: Final = Sizes()

@@ -10,21 +10,21 @@ from rebalancer.resilience.most import find_most
 from rebalancer.resilience.sizes import SIZES, Sizes
 
 _STEP: Final = 1.3
-"""If there are many different requests, those of a kind differ by less than this factor."""
+"""If there are many different requests, those of one kind differ by less than this factor."""
 
 _TRIED: Final = 3
-"""Up to this many of a kind's ways to value resources are tried."""
+"""At most this many valuations of resources are tried for a kind."""
 
 
 class Most(NamedTuple):
-    """The most pods of a service, in all and for each value of its constraints' keys with few domains."""
+    """The most pods of a service, in all and for each value of the constraint keys that have few domains."""
 
     total: int
     by_key: Mapping[str, Mapping[str, int]]
 
 
 class Takers:
-    """The services of a loss by their kinds, and the most that each takes."""
+    """The services of a loss by kind, and the most pods of each."""
 
     def __init__(self, competition: Competition, sizes: Sizes = SIZES) -> None:
         self.competition: Final = competition
@@ -52,7 +52,10 @@ class Takers:
         self._paid: dict[tuple[int, int, Region], float] = {}
 
     def _sort_kinds(self) -> Mapping[int, int]:
-        """Make the kinds; return each service's kind. Many different requests share kinds by similar sizes."""
+        """Make the kinds, and return the kind of each service.
+
+        If there are many different requests, similar ones share a kind.
+        """
         competition = self.competition
         exact = len({*competition.requests.values()}) <= self.sizes.requests
         grouped: dict[object, list[int]] = {}
@@ -99,14 +102,14 @@ class Takers:
         return int(min(most.total, self.kind(number).fit_inside(region)))
 
     def _count(self, region: Region) -> Any:
-        """Return the most pods of each lot of services, with equal requests and places, in a region."""
+        """Return the most pods of each lot in a region. A lot is the services with equal requests and places."""
         if region not in self._taken:
             caps = [self.cap(number, region) for number in self.competition.active]
             self._taken[region] = self.nodes.numpy.bincount(self._order, weights=caps, minlength=len(self._places))
         return self._taken[region]
 
     def pay(self, number: int, way: int, region: Region) -> float:
-        """Return the most of a region that the other services can fill, valued as the kind of a service does."""
+        """Return how much of a region the other services can fill at most, under the valuation of a service's kind."""
         at = self._kind_of[number]
         prices = self._find_prices(at, way)
         known = at, way, region
@@ -115,14 +118,14 @@ class Takers:
         return self._paid[known] - float(prices[self._lot_of[number]]) * self.cap(number, region)
 
     def _find_prices(self, at: int, way: int) -> Any:
-        """Return what pods of each lot pay, as far as they may be placed on a node of a kind."""
+        """Return what the pods of each lot pay, if they may be placed on a node of a kind."""
         if (at, way) not in self._prices:
             kind = self.kinds[at]
             self._prices[at, way] = kind.prices(way, self._requests) * self._find_meeting(kind.places)
         return self._prices[at, way]
 
     def _find_meeting(self, places: frozenset[str]) -> Any:
-        """Return which lots may be placed on the same nodes."""
+        """Return which lots may use the same nodes."""
         if id(places) not in self._meeting:
             known = {id(other): other for other in self.competition.places.values()}
             meeting = {name: not places.isdisjoint(other) for name, other in known.items()}
@@ -130,7 +133,7 @@ class Takers:
         return self._meeting[id(places)]
 
     def find_ways(self, number: int) -> Sequence[int]:
-        """Return the ways to value resources that are tried for a service's kind: the ways that leave most."""
+        """Return the valuations of resources to try for a service's kind: those that leave most."""
         at = self._kind_of[number]
         if at not in self._ways:
             kind = self.kinds[at]
@@ -139,7 +142,7 @@ class Takers:
         return self._ways[at]
 
     def find_lots(self, number: int) -> Mapping[tuple[Sequence[int], frozenset[str]], Sequence[int]]:
-        """Return the services that may be placed on a service's nodes, by their requests and places."""
+        """Return the services that may use a service's nodes, by requests and places."""
         known = id(self.competition.places[number])
         if known not in self._lots:
             found: dict[tuple[Sequence[int], frozenset[str]], list[int]] = {}
@@ -150,6 +153,6 @@ class Takers:
         return self._lots[known]
 
     def find_meeting(self, number: int) -> Sequence[int]:
-        """Return the services that may be placed on a service's nodes."""
+        """Return the services that may use a service's nodes."""
         meeting = self._find_meeting(self.competition.places[number])
         return [other for other in self.competition.active if meeting[self._lot_of[other]]]

@@ -28,7 +28,7 @@ _SEPARATOR: Final = "\0"
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What is left in a cluster whose scheduler has this profile, and what must be."""
+    """The question: what a cluster with this scheduler profile keeps after losses, and what it must keep."""
 
     snapshot: Snapshot
     profile: Profile
@@ -36,14 +36,14 @@ class Question:
 
 
 class Answer(Struct, frozen=True, kw_only=True):
-    """The worst losses; None, and why there are none."""
+    """The worst losses; or None, and why there are none."""
 
     worst: Worst | None = None
     problem: str = ""
 
 
 def send_question(question: Question, file: IO[bytes]) -> None:
-    """Write a question; other threads go on between one run of pods and the next."""
+    """Write a question; other threads can run between one run of pods and the next."""
     pickler = pickle.Pickler(file, pickle.HIGHEST_PROTOCOL)
     # Every class of the model can be pickled; this class of the standard library cannot.
     pickler.dispatch_table = {**copyreg.dispatch_table, MappingProxyType: lambda view: (_freeze, (dict(view),))}
@@ -74,7 +74,7 @@ def receive_question(file: IO[bytes]) -> Question:
 
 
 def _find_columns(run: Run) -> Iterator[tuple[str, str | Sequence[Any]]]:
-    """Yield the fields in which the pods of a run differ from its first, with the values of all but the first."""
+    """Yield the fields in which the pods of a run differ from the first pod, with the values of all later pods."""
     first, *others = run.pods
     for name in _FIELDS:
         value = getattr(first, name)
@@ -84,14 +84,14 @@ def _find_columns(run: Run) -> Iterator[tuple[str, str | Sequence[Any]]]:
 
 
 def _join(values: Sequence[Any]) -> str | Sequence[Any]:
-    """Return texts as one text: each object costs the pickler, and the reader's memory, some bytes more."""
+    """Return texts as one text, because each object costs time in the pickler and memory in the reader."""
     if all(type(value) is str and _SEPARATOR not in value for value in values):
         return _SEPARATOR.join(values)
     return values
 
 
 def _split(column: str | Sequence[Any], texts: dict[str, str]) -> Sequence[Any]:
-    """Return the values; equal texts, such as the names of nodes, are one object."""
+    """Return the single values; equal texts, such as node names, become one object."""
     if not isinstance(column, str):
         return column
     return [texts.setdefault(text, text) for text in column.split(_SEPARATOR)]

@@ -16,10 +16,10 @@ from rebalancer.scheduling.view import View
 
 
 class WorstLoss(Struct, frozen=True, kw_only=True, gc=False):
-    """The domain of a key whose loss leaves the fewest pods of a workload for certain, in one phase.
+    """The loss of a domain of this key that leaves the fewest guaranteed pods of a workload, in one phase.
 
-    Of `wanted` pods, `now` are left at once, then `guaranteed` to `possible`; `required` must be. `reason` says why not
-    all come back for certain, "" where they do.
+    Of `wanted` pods `now` are left at once, later between `guaranteed` and `possible`; `required` must be left.
+    `reason` says why not all are guaranteed, or is "".
     """
 
     workload: Reference
@@ -35,20 +35,20 @@ class WorstLoss(Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def holds(self) -> bool:
-        """Whether as many are left for certain as must be."""
+        """Whether at least the required pods are guaranteed."""
         return self.guaranteed >= self.required
 
     @property
     def badness(self) -> tuple[object, ...]:
-        """A sort key, the worst first: what is certain, then possible and left at once, as parts of `wanted`."""
+        """A sort key, worst first, by the shares of `wanted` that are guaranteed, possible, and left at once."""
         wanted = max(1, self.wanted)
         return self.holds, self.guaranteed / wanted, self.possible / wanted, self.now / wanted, self.workload
 
 
 class Worst(Struct, frozen=True, kw_only=True, gc=False):
-    """What was computed of one cluster: for these workloads, the worst losses that take pods from them.
+    """The worst losses of these workloads in one cluster, if any loss takes pods from them.
 
-    `left_out` counts the domains whose loss was not computed since their keys have too many.
+    `left_out` counts the domains whose loss was not computed, because their keys have too many domains.
     """
 
     workloads: frozenset[Reference]
@@ -61,7 +61,10 @@ _NOTHING: Final = Worst(workloads=frozenset(), losses=(), left_out=0)
 
 @dataclass(frozen=True, kw_only=True)
 class ResilienceReport:
-    """What is known of the losses `as_of` a time, None before the first answer; `problem` says why none is newer."""
+    """The losses as known at the time `as_of`, None before the first answer.
+
+    `problem` says why there is no newer answer.
+    """
 
     as_of: datetime | None = None
     worst: Worst = _NOTHING
@@ -81,13 +84,13 @@ NOTHING_COMPUTED: Final = ResilienceReport()
 
 
 def find_workloads(view: View) -> frozenset[Reference]:
-    """Return the workloads whose pods may be left, also those that lack all their pods."""
+    """Return the workloads that must keep pods, including those that have none now."""
     owned = (*members(view), *controllers_without_pods(view))
     return frozenset(member.reference for member in owned if member.owner is not None)
 
 
 def find_worst(view: View, demands: Demands) -> Worst:
-    """Return the worst loss of every workload that a loss takes pods from."""
+    """Return the worst loss of every workload that loses pods in any of them."""
     workloads = find_workloads(view)
     losses = tuple(loss for key in demands.keys for loss in _find_for_key(key, view, demands))
     left_out = sum(max(0, len(view.nodes.groups(key)) - MOST_DOMAINS) for key in demands.keys)
