@@ -18,7 +18,7 @@ _EXPECTED = "a whole number such as 2 or a percentage such as 10%"
 
 
 def expected_percentage(written: str) -> str:
-    """Say what is expected in place of a percentage above 100, "" of any other text."""
+    """Say what is expected in place of a percentage above 100; return "" for any other text."""
     return "at most 100%" if _ANY_PERCENT.match(written) else ""
 
 
@@ -42,10 +42,10 @@ class Amount:
         return cls(value=written)
 
     def resolve(self, total: int) -> int:
-        """Return the number it means for `total` pods.
+        """Return the number that the amount means for `total` pods.
 
-        A percentage rounds down, but not below 1 of at least two pods: else 10% would allow no eviction in a workload
-        of fewer than ten replicas. 0% stays 0.
+        A percentage rounds down, but not below 1 if there are at least two pods: otherwise 10% would allow no eviction
+        in a workload of fewer than ten replicas. 0% stays 0.
         """
         if not self.percent:
             return self.value
@@ -54,11 +54,11 @@ class Amount:
 
     @property
     def written(self) -> int | str:
-        """The value as the file has it."""
+        """The value as it is written in the file."""
         return f"{self.value}%" if self.percent else self.value
 
     def __str__(self) -> str:
-        """Show it as the file has it."""
+        """Show the value as it is written in the file."""
         return str(self.written)
 
 
@@ -67,7 +67,7 @@ def _validate(value: object) -> Amount:
 
 
 def _suggest(value: object) -> str | None:
-    """Guess that digits in quotes are a number."""
+    """Guess that digits in quotes were meant as a number."""
     return value if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10 else None
 
 

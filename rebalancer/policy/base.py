@@ -33,7 +33,10 @@ class Section(BaseModel):
 
 
 def unexpected(expected: str, *, suggestion: str | None = None) -> PydanticCustomError:
-    """Make the error that refuses a value: `expected` continues "expected …", `suggestion` is the likely value."""
+    """Make the error that refuses a value.
+
+    `expected` continues "expected …"; `suggestion` is the value that was probably meant.
+    """
     return PydanticCustomError(
         UNEXPECTED, "expected {expected}", {"expected": expected, "suggestion": suggestion or ""}
     )
@@ -64,5 +67,5 @@ def read_value(
 
 
 def read_off(value: object) -> object:
-    """Return Off for false: that is how YAML 1.1 reads an Off without quotes."""
+    """Return Off for false, because YAML 1.1 reads an unquoted Off as false."""
     return "Off" if value is False else value

@@ -1,4 +1,4 @@
-"""The breaker: bounds beyond which a cluster is in trouble, so that nothing is evicted in it."""
+"""The breaker: the bounds beyond which a cluster is in trouble, and nothing is evicted in it."""
 
 import re
 from dataclasses import dataclass
@@ -30,11 +30,11 @@ class Percentage:
         return cls(int(match.group(1)))
 
     def is_exceeded(self, part: int, total: int) -> bool:
-        """Say whether a part is more than this percentage of the total; 100% never is exceeded."""
+        """Return whether a part is more than this percentage of the total; 100% is never exceeded."""
         return part * 100 > total * self.value
 
     def __str__(self) -> str:
-        """Show it as the file has it."""
+        """Show the percentage as it is written in the file."""
         return f"{self.value}%"
 
 
@@ -43,7 +43,7 @@ def _validate(value: object) -> Percentage:
 
 
 def _suggest(value: object) -> str | None:
-    """Guess that a number from 0 to 100 is meant in percent."""
+    """Guess that a number from 0 to 100 was meant as a percentage."""
     text = str(value) if isinstance(value, int | str) and not isinstance(value, bool) else ""
     return f"{text}%" if _WRITTEN.match(f"{text}%") else None
 
@@ -68,9 +68,9 @@ class Breaker(Section):
     unready_in_zone: PercentageField = Percentage(55)
     """Nodes of one zone that are not Ready, of all its nodes that are not cordoned; at least 2."""
     unready_for: Annotated[Duration, at_most(timedelta(hours=1))] = timedelta(minutes=5)
-    """How long a node that has never been Ready may take to become so before it counts; at most 1h.
+    """How long a node that has never been Ready may take before it counts as failed; at most 1h.
 
-    One that was Ready and is not counts at once.
+    A node that was Ready and no longer is counts at once.
     """
     pending_pods: PercentageField = Percentage(10)
     """Pods that have waited for a node for `pendingFor`, of all, without replacements of evicted pods; at least 5.
@@ -82,8 +82,8 @@ class Breaker(Section):
     api_errors: PercentageField = Percentage(20)
     """Failed requests to the API server within `window`; at least 5. An outage of the API server is one failure."""
     failed_moves: PercentageField = Percentage(20)
-    """Moves whose replacement was not Ready where predicted, of all moves that ended within `window`; at least 5."""
+    """Moves within `window` whose replacement was not Ready where predicted, of all moves that ended; at least 5."""
     window: Annotated[PositiveDuration, at_most(timedelta(hours=1))] = timedelta(minutes=5)
     """The time over which waiting pods, requests and moves are counted, at most 1h."""
     clear_after: Annotated[Duration, at_most(DAY)] = timedelta(minutes=5)
-    """How long no bound may have been exceeded before anything is evicted again."""
+    """How long no bound may have been exceeded before evictions begin again."""

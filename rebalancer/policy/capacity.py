@@ -1,4 +1,4 @@
-"""Whether capacity is requested from the cluster's autoscaler before anything is evicted into it."""
+"""Whether capacity is requested from the cluster's autoscaler before evictions that need it."""
 
 from datetime import timedelta
 from enum import StrEnum
@@ -25,9 +25,10 @@ class CapacityMode(StrEnum):
 
 
 class Capacity(Section):
-    """Capacity for repairs that lack nothing else: requested by Jobs of pods that do nothing, before any eviction.
+    """Capacity for repairs that lack nothing else, requested before any eviction by Jobs whose pods do nothing.
 
-    An autoscaler creates nodes for these placeholder pods; they are deleted step by step as evicted pods need them.
+    An autoscaler creates nodes for these placeholder pods. They are deleted step by step as evicted pods need their
+    places.
     """
 
     mode: Annotated[CapacityMode, BeforeValidator(read_off)] = CapacityMode.OFF
@@ -35,10 +36,13 @@ class Capacity(Section):
     max_pods: Annotated[int, Field(strict=True, ge=1, le=100)] = 20
     """Placeholder pods that may exist at once; a repair that needs more is not begun."""
     timeout: Annotated[PositiveDuration, at_most(timedelta(hours=6))] = timedelta(minutes=10)
-    """How long placeholders may wait for a node; also how long a domain is left alone before it is requested again."""
+    """How long placeholders may wait for a node.
+
+    After a timeout, no capacity is requested in that domain for as long.
+    """
     settle: Annotated[Duration, at_most(DAY)] = timedelta(seconds=30)
     """How long placeholders must have run before their capacity is used."""
     image: PlainText = "registry.k8s.io/pause:3.10.1"
     """The image of the placeholder pods: a program that waits."""
     namespace: NamespaceName = "rebalancer-capacity"
-    """The namespace of the placeholders, which holds nothing else."""
+    """The namespace of the placeholders, which contains nothing else."""

@@ -45,7 +45,7 @@ class Condition:
         return cls("=", written)
 
     def holds(self, number: int) -> bool:
-        """Say whether a number satisfies the condition."""
+        """Return whether a number satisfies the condition."""
         return _COMPARES[self.comparison](number, self.number)
 
     @property

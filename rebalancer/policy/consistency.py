@@ -1,6 +1,7 @@
-"""Errors in a policy whose fields are all valid: duplicate names, limits that contradict each other.
+"""Errors in a policy whose fields are all valid: duplicate names, and limits that contradict each other.
 
-Only what follows from the policy alone is refused. Whether a cluster can satisfy a limit is decided by the assessment.
+Only contradictions that follow from the policy itself are refused. Whether a cluster can satisfy a limit is decided by
+the assessment.
 """
 
 from collections import defaultdict
@@ -18,7 +19,7 @@ from rebalancer.yaml_tree import Path, Place
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _GroupLimit:
-    """A limit of a group with its path. Equal `pods` are the same pods, divided into the same sets."""
+    """A limit of a group, with its path. Equal `pods` mean the same pods, divided into the same sets."""
 
     path: Path
     group: PolicyGroup
@@ -78,12 +79,12 @@ def _describe_contradiction(least: _GroupLimit, most: _GroupLimit) -> str:
 
 
 def _share_domain(one: Limit, two: Limit) -> bool:
-    """Return whether both limits, which have one topology key, certainly have a common domain."""
+    """Return whether two limits with the same topology key certainly share a domain."""
     return one.domains == two.domains or bool(set(one.domains or ()) & set(two.domains or ()))
 
 
 def _covers(wide: _GroupLimit, narrow: _GroupLimit) -> bool:
-    """Say whether `wide` counts every pod that `narrow` counts, in a group that is not smaller."""
+    """Return whether `wide` counts every pod that `narrow` counts, in a group that is not smaller."""
     if wide.group is not narrow.group:
         return wide.pods == narrow.pods
     one, two = wide.limit, narrow.limit

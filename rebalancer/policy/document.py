@@ -53,11 +53,11 @@ class Policy(Section):
     eligibility: Eligibility = Eligibility()
     """Which pods may be evicted."""
     budgets: Budgets = Budgets()
-    """How many pods may be unavailable, and how many evictions sent, at a time."""
+    """How many pods may be unavailable, and how many evictions are sent, at a time."""
     repair: RepairBy = RepairBy()
     """Whether pods are added before others go."""
     nodes: Nodes = Nodes()
-    """Requirements on the nodes that receive the replacements."""
+    """Which nodes may receive replacements."""
     topology: Topology = Topology()
     """Domains that exist although no node carries them now."""
     capacity: Capacity = Capacity()
@@ -69,9 +69,9 @@ class Policy(Section):
     windows: tuple[Window, ...] = ()
     """When evictions are allowed: while one of these windows is open; []: always."""
     breaker: Breaker = Breaker()
-    """Bounds beyond which the cluster counts as in trouble, so that nothing is evicted."""
+    """The bounds beyond which the cluster counts as in trouble, and nothing is evicted."""
     guards: Guards = Guards()
-    """Queries that a Prometheus must answer well before each step."""
+    """Queries that a Prometheus must answer as expected before each step."""
 
     team_policies: TeamPolicies = TeamPolicies()
     """In which namespaces teams may add limits and tighten budgets."""
@@ -82,13 +82,13 @@ class Policy(Section):
         return self
 
     def rules_of(self, namespace: str) -> TeamRules:
-        """Return what the team policy of a namespace adds, besides its groups: here, nothing."""
+        """Return what the team policy of a namespace adds, besides its groups: here nothing."""
         del namespace
         return NO_TEAM_RULES
 
     @cached_property
     def hash(self) -> str:
-        """Sixteen hexadecimal digits, equal for policies with equal values, however they are written."""
+        """Sixteen hexadecimal digits; policies with equal values have equal hashes, however they are written."""
         canonical = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"), ensure_ascii=True)
         return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
@@ -102,7 +102,7 @@ class Policy(Section):
         return self.model_dump(mode="json", by_alias=True)
 
     def to_yaml(self) -> str:
-        """Return the document with every default filled in, as a file that `load_policy` reads back."""
+        """Return the document with every default filled in, as a file that `load_policy` can read."""
         return dump_yaml(self.to_dict(), allow_unicode=True, width=120)
 
 

@@ -13,7 +13,7 @@ from rebalancer.model.words import format_duration
 from rebalancer.policy.base import read_value, unexpected
 
 LONGEST = timedelta(days=365)
-"""A longer duration is a typing error; the bound also keeps every sum with a point in time representable."""
+"""A longer duration must be a typing error. The bound also keeps the sum of a duration and a time representable."""
 
 _PATTERN = r"^(?=[0-9])(?:([0-9]{1,9})h)?(?:([0-9]{1,9})m)?(?:([0-9]{1,9})s)?$"
 _DURATION = re.compile(_PATTERN.removesuffix("$") + r"\Z")
@@ -27,7 +27,7 @@ _UNITS = {
 
 
 def parse_duration(text: str) -> timedelta:
-    """Read a duration, or raise ValueError with what was expected."""
+    """Read a duration; ValueError says what was expected."""
     match = _DURATION.match(text)
     if match is None:
         raise ValueError(f"expected {_EXPECTED}")
@@ -46,7 +46,7 @@ def _validate(value: object) -> timedelta:
 
 
 def _suggest(value: object) -> str | None:
-    """Guess the unit behind a number, or behind another spelling: `5 minutes`, `5M`, `2d`, a quoted number."""
+    """Guess the unit of a number without one, or correct another spelling: `5 minutes`, `5M`, `2d`, a quoted number."""
     if not isinstance(value, str):
         return f"{value}s" if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
     match = _LOOSE.match(value)
@@ -70,7 +70,7 @@ def _require_positive(duration: timedelta) -> timedelta:
 
 
 def at_most(longest: timedelta) -> AfterValidator:
-    """Refuse longer durations of a field."""
+    """Refuse durations above a field's limit."""
 
     def check(duration: timedelta) -> timedelta:
         if duration <= longest:

@@ -64,7 +64,7 @@ def explain(error: ErrorDetails, *, place: Place | None, root: type[Section]) ->
 
 
 def _suggest(kind: str, value: object) -> str | None:
-    """Return the value in the expected type, None if that is not obvious."""
+    """Return the value in the expected type; None if it is not obvious."""
     if not isinstance(value, str) or not _SIMPLE.match(value):
         return None
     if kind == "tuple_type":
@@ -73,7 +73,7 @@ def _suggest(kind: str, value: object) -> str | None:
 
 
 def _suggest_labels(value: object, *, is_selector: bool) -> str | None:
-    """Return labels as `kubectl -l` takes them, `app=redis,tier=cache`, in the form of the file."""
+    """Return labels written for `kubectl -l`, `app=redis,tier=cache`, as a mapping like in the file."""
     if not isinstance(value, str) or not _LABELS.match(value):
         return None
     labels = f"{{{', '.join(': '.join(re.split('==?', label)) for label in value.split(','))}}}"
@@ -90,7 +90,7 @@ def _explain_choice(path: Path, value: object, place: Place | None, root: type[S
 
 
 def _list_choices(path: Path, root: type[Section]) -> list[str]:
-    """List the values of the enumeration or literal at a path."""
+    """List the choices of the enumeration or literal at a path."""
     annotation = _find_annotation(path, root)
     alternatives = get_args(annotation)
     for candidate in (annotation, *alternatives):
@@ -109,7 +109,7 @@ def _describe_expected(path: Path, root: type[Section]) -> str:
 
 
 def _is_optional_section(path: Path, root: type[Section]) -> bool:
-    """Say whether the path is that of a section that may be left out."""
+    """Return whether the path leads to a section that may be left out."""
     if not path or isinstance(path[-1], int) or _find_section(path, root) is None:
         return False
     fields = _get_section(path[:-1], root).model_fields
@@ -117,7 +117,7 @@ def _is_optional_section(path: Path, root: type[Section]) -> bool:
 
 
 def _suggest_field(path: Path, root: type[Section]) -> str:
-    """Suggest a field for an unknown one, here or elsewhere in the document, else list the fields here."""
+    """Suggest a field for an unknown one, from anywhere in the document; else list the fields allowed here."""
     name = str(path[-1])
     siblings = {field.alias or key: key for key, field in _get_section(path[:-1], root).model_fields.items()}
     by_lower = {alias.lower(): alias for alias in siblings} | {key.lower(): alias for alias, key in siblings.items()}
@@ -140,7 +140,7 @@ def _iterate_fields(section: type[Section], above: Path = ()) -> Iterator[Path]:
 
 
 def _find_annotation(path: Path, root: type[Section]) -> Any:
-    """Return the type of the field at a path of aliases and indexes; None if there is no such field."""
+    """Return the type of the field at a path of aliases and indexes; None if no field has that path."""
     section: type[Section] | None = root
     annotation: Any = root
     for step in path:
@@ -161,7 +161,7 @@ def _get_section(path: Path, root: type[Section]) -> type[Section]:
 
 
 def _unwrap_section(annotation: Any) -> type[Section] | None:
-    """Find the section within a type: itself, optional, or the items of a list."""
+    """Find the section that a type contains: the type itself, an optional section, or the items of a list."""
     if isinstance(annotation, type) and issubclass(annotation, Section):
         return annotation
     return next((inner for inner in map(_unwrap_section, get_args(annotation)) if inner), None)

@@ -92,7 +92,7 @@ GroupBy = Annotated[
         }
     ),
 ]
-"""A field for the keys that divide pods into groups."""
+"""A field for the keys by which pods are divided into groups."""
 
 Domains = Annotated[
     tuple[LabelValue, ...],
@@ -121,7 +121,7 @@ class When(Section):
     """How many pods the group has, as `of` counts them."""
 
     def holds(self, *, zones: int, total: int) -> bool:
-        """Say whether the limit applies to a group of `total` pods in a cluster of `zones` zones."""
+        """Return whether the limit applies to a group of `total` pods in a cluster of `zones` zones."""
         return (self.zones is None or self.zones.holds(zones)) and (self.total is None or self.total.holds(total))
 
 
@@ -149,13 +149,13 @@ class Limit(Section):
     min_pods: Count | None = None
     """The smallest number of pods that each domain must hold."""
     selector: Selector | None = None
-    """Pods of the group that it counts, such as a role; null: all."""
+    """The pods of the group that the limit counts, such as those with one role; null: all."""
     group_by: GroupBy | None = None
     """Label keys (or Workload) that divide the group further, such as into shards; null: no division."""
     within: LabelKey | None = None
-    """A key of larger domains; the limit is evaluated separately in each. null: in the whole cluster."""
+    """The key of larger domains; the limit is evaluated in each of them separately. null: in the whole cluster."""
     domains: Domains | None = None
-    """The domains to which it applies; null: the domains that the pods' required affinity names, else all eligible."""
+    """The domains to which the limit applies; null: those that the pods' required affinity names, or all eligible."""
     of: Basis = Basis.DESIRED
     """How the total is counted: the owners' replicas (desired), or the existing pods (live)."""
     action: LimitAction = LimitAction.ALERT
@@ -163,7 +163,7 @@ class Limit(Section):
     severity: Severity = Severity.WARNING
     """The severity of a violation; a label of the metrics and alerts."""
     for_: Annotated[Duration, at_most(DAY)] = Field(default=timedelta(0), alias="for")
-    """How long a violation must last before anything is evicted for it."""
+    """How long a violation must last before pods are evicted to repair it."""
 
     @model_validator(mode="after")
     def _bound_once(self) -> Self:
@@ -186,7 +186,7 @@ class Disruption(Section):
     max_in_flight: Count | None = None
     """Pods of the group that may be unready or moving at once; null: no limit of its own."""
     settle: Annotated[Duration, at_most(DAY)] = timedelta(0)
-    """How long after a pod of the group became Ready, a replacement say, the next one may be evicted."""
+    """How long a pod of the group must have been Ready before the next pod may be evicted."""
 
 
 class PolicyGroup(Section):
@@ -205,7 +205,7 @@ class PolicyGroup(Section):
     disruption: Disruption = Disruption()
     """How many pods of the group may be unavailable or moving at once."""
     avoid: Selector | None = None
-    """Pods that are evicted last, such as a primary; null: none."""
+    """Pods that are evicted last, such as the primary of a database; null: none."""
     resilience: GroupResilience = GroupResilience()
     """What must be left of its workloads when a domain is lost."""
     limits: tuple[Limit, ...] = ()

@@ -1,6 +1,6 @@
-"""Guards: queries that a Prometheus must answer well before anything is evicted.
+"""Guards: queries that a Prometheus must answer as expected before anything is evicted.
 
-Kubernetes objects do not show whether an application suffers. Its operators know the query that does.
+Kubernetes objects do not show whether an application suffers. Its operators know a query that does.
 """
 
 import re
@@ -17,10 +17,10 @@ from rebalancer.policy.groups import Name
 from rebalancer.policy.names import PlainText
 
 MOST_QUERIES: Final = 20
-"""Guards of a policy: each is asked several times for each step."""
+"""The most guards in a policy; each is queried several times for each step."""
 
 LONGEST_QUERY: Final = 4000
-"""Characters of a query: it is a part of an address, and servers bound these."""
+"""The most characters of a query: it becomes part of an address, and servers limit the length of addresses."""
 
 _URL: Final = r"^https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~/-]*)?$"
 _API: Final = r"/api/v1(?:/query)?/?$"
@@ -64,11 +64,11 @@ Query = Annotated[
     PlainValidator(_validate_query),
     WithJsonSchema({"type": "string", "pattern": _QUERY, "maxLength": LONGEST_QUERY}),
 ]
-"""A field for an expression in PromQL; Prometheus alone knows whether it is one."""
+"""A field for an expression in PromQL; only Prometheus can check its syntax."""
 
 
 class Prometheus(Section):
-    """Where the queries of the guards are asked: a Prometheus, or what has its HTTP API (Thanos, Mimir)."""
+    """Where the guards' queries are sent: a Prometheus, or a server with the same HTTP API (Thanos, Mimir)."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -80,11 +80,14 @@ class Prometheus(Section):
     )
 
     url: Url | None = None
-    """Its address, before /api/v1/query; null: none, as long as there are no queries."""
+    """The address of the server, before /api/v1/query. May be null only while there are no queries."""
     token_file: PlainText | None = None
-    """A file with a bearer token, read for each request; null: none. Only with https."""
+    """A file with a bearer token, read for each request; null: no token. Only with https."""
     ca_file: PlainText | None = None
-    """A file with the certificates that sign the server's; null: the system's certificates. Only with https."""
+    """A file with the certificates that sign the server's certificate; null: the system's certificates.
+
+    Only with https.
+    """
     timeout: Annotated[PositiveDuration, at_most(timedelta(seconds=30))] = timedelta(seconds=5)
     """How long the answer to one query may take, at most 30s."""
 
@@ -102,7 +105,7 @@ class Expect(StrEnum):
     """What the answer to a query must be."""
 
     EMPTY = "Empty"
-    """No series, as with the expression of an alert that does not fire."""
+    """The result has no series, as for the expression of an alert that does not fire."""
     NOT_EMPTY = "NotEmpty"
 
 
@@ -124,7 +127,7 @@ class Guard(Section):
     expect: Expect = Expect.EMPTY
     """Empty: the query must return nothing; NotEmpty: something."""
     present: Query | None = None
-    """With Empty, a query that must return something: nothing is also what a vanished exporter returns."""
+    """With Empty, a second query whose result must not be empty: if an exporter vanishes, both results are empty."""
     for_: Annotated[Duration, at_most(timedelta(hours=1))] = Field(default=timedelta(seconds=30), alias="for")
     """How long the answers must have been good before each step, counted from the end of the last step; at most 1h."""
 
@@ -170,7 +173,7 @@ class Guards(Section):
     queries: Annotated[tuple[Guard, ...], AfterValidator(_validate_queries)] = Field(
         default=(), json_schema_extra={"maxItems": MOST_QUERIES}
     )
-    """The queries; []: none. While a query has no good answer, nothing is evicted."""
+    """The queries; []: none. While any query has no good answer, nothing is evicted."""
 
     @model_validator(mode="after")
     def _has_address(self) -> Self:

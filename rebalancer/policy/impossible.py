@@ -17,7 +17,7 @@ _AT_LEAST_TWO: Final = 'zones: ">=2"'
 
 
 def explain_impossible(limit: Limit, group: PolicyGroup) -> str:
-    """Say why no placement satisfies the limit, and what to change; "" if some placement may satisfy it."""
+    """Say why no placement satisfies the limit, and what to change; return "" if a placement may satisfy it."""
     zones, total = find_greatest(limit.when.zones), find_greatest(limit.when.total, _SOME)
     if -1 in {zones, total}:
         return f"no number satisfies `when` (with at least 1 pod); expected conditions such as {_AT_LEAST_TWO}"

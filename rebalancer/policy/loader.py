@@ -19,7 +19,7 @@ from rebalancer.policy.wording import format_path
 from rebalancer.yaml_tree import EmptyError, Path, Place, Tree, UnreadableError, read_tree
 
 LARGEST_FILE = 1024 * 1024
-"""Bytes; what a ConfigMap can hold."""
+"""The most bytes that a ConfigMap can hold."""
 
 _MOST_PROBLEMS = 100
 _NOT_EMPTY = "; expected at least apiVersion and kind"
@@ -42,7 +42,7 @@ def load_team_policy(data: bytes, *, source: str) -> TeamPolicy:
 
 
 def is_team_policy(data: bytes) -> bool:
-    """Return whether a file says that it is a team policy; it need not be a valid one."""
+    """Return whether a file declares that it is a team policy, even if it is not a valid one."""
     try:
         return read_tree(_decode_text(data, LARGEST_FILE, "")).value.get("kind") == TEAM_KIND
     except UnreadableError:

@@ -18,19 +18,19 @@ from rebalancer.policy.names import NamespaceFilter
 from rebalancer.policy.teams import NO_TEAM_RULES, TeamBudgets, TeamGroup, TeamPolicy, TeamRules
 
 MOST_TEAMS: Final = 500
-"""Namespaces with a team policy: each costs a request every few seconds, and its groups a part of every cycle."""
+"""The most namespaces with a team policy: each costs a request every few seconds, and work in every cycle."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TeamReading:
-    """The last valid team policy of a namespace, None before there is one, and the error of the newest policy."""
+    """The last valid team policy of a namespace, if any, and the error of the newest version, if any."""
 
     policy: TeamPolicy | None
     problem: str = ""
 
 
 UNREAD: Final = TeamReading(policy=None)
-"""The reading of a namespace before its team policy has been read: nothing is wrong, and nothing is evicted there."""
+"""The state of a namespace whose team policy has not been read yet: there is no error, and nothing is evicted."""
 
 
 class MergedPolicy(Policy):
@@ -57,7 +57,7 @@ class MergedPolicy(Policy):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Merged:
-    """The policy in force, and by namespace what of its team policy is not in force, and why."""
+    """The policy in force, and for each namespace which parts of its team policy are not in force, and why."""
 
     policy: Policy
     problems: Mapping[str, str]
@@ -66,13 +66,13 @@ class Merged:
 def select_team_namespaces(policy: Policy, namespaces: Iterable[str], home: str) -> list[str]:
     """Return the namespaces that may have a team policy, sorted.
 
-    `home` is the rebalancer's own: there, the ConfigMap of that name is the cluster policy.
+    `home` is the rebalancer's own namespace, where the ConfigMap of that name is the cluster policy.
     """
     return sorted(name for name in set(namespaces) if name != home and policy.team_policies.allows(name))
 
 
 def merge(cluster: Policy, readings: Mapping[str, TeamReading]) -> Merged:
-    """Combine a cluster policy with the team policies of namespaces; unlisted namespaces have no effect."""
+    """Combine a cluster policy with the team policies of the listed namespaces."""
     groups, rules, problems = list(cluster.groups), {}, {}
     for namespace, reading in sorted(readings.items()):
         if not cluster.team_policies.allows(namespace):
@@ -154,12 +154,12 @@ def _adopt_groups(cluster: Policy, namespace: str, groups: Iterable[TeamGroup]) 
 
 
 def find_loss_keys(policy: Policy) -> frozenset[str]:
-    """Return the topology keys whose domains a policy has lost one after the other, for all or for a group."""
+    """Return the topology keys whose domains are lost in turn, for all workloads or for a group."""
     return frozenset(policy.resilience.keys).union(*(group.resilience.keys or () for group in policy.groups))
 
 
 def find_loss_phases(policy: Policy) -> frozenset[Phase]:
-    """Return how far a policy has losses come, for all or for a group."""
+    """Return the phases of the losses, for all workloads or for a group."""
     return frozenset(policy.resilience.phases).union(*(group.resilience.phases or () for group in policy.groups))
 
 

@@ -49,7 +49,7 @@ class Owner:
 
     @property
     def is_foreign(self) -> bool:
-        """Whether it is of a kind that Kubernetes itself does not have."""
+        """Whether the kind is not one of Kubernetes' own."""
         return _BUILT_IN.get(self.kind) != self.group
 
     def __str__(self) -> str:
@@ -114,7 +114,7 @@ OwnerField = Annotated[
 """A field for a kind of owner."""
 
 Glob = Annotated[str, PlainValidator(_validate_glob), WithJsonSchema({"type": "string", "pattern": _GLOB})]
-"""A field for a namespace or a pattern of them: `*` any characters, `?` one."""
+"""A field for a pattern of namespaces: `*` matches any characters, `?` exactly one."""
 
 PriorityBound = Annotated[
     int | str,
@@ -131,13 +131,14 @@ PriorityBound = Annotated[
 """A field for a priority: a number, or the name of a PriorityClass."""
 
 PlainText = Annotated[str, PlainValidator(_validate_plain_text), WithJsonSchema({"type": "string", "pattern": _TEXT})]
-"""A field for a name or path without a grammar of its own."""
+"""A field for a name or path that has no grammar of its own."""
 
 
 class NamespaceFilter(Section):
-    """A selection of namespaces: all that match `include`, less all that match `exclude`.
+    """A selection of namespaces: all that match `include`, except those that match `exclude`.
 
-    Each use with another default of `exclude` is a subclass, so that a policy with `include` only keeps the default.
+    A use with another default of `exclude` is a subclass, so that a policy which sets only `include` keeps that
+    default.
     """
 
     include: tuple[Glob, ...] = ("*",)

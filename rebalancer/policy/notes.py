@@ -1,4 +1,4 @@
-"""Fields that a policy lacks and that its author probably counts on: reported wherever a policy is read; no error."""
+"""Notes about fields that a policy lacks although its author probably relies on them. They are no errors."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -9,7 +9,7 @@ _SYSTEM: Final = "kube-system"
 
 
 def policy_notes(policy: Policy) -> tuple[str, ...]:
-    """Return a sentence for each default that the policy drops without naming it, with how to keep it."""
+    """Return a sentence for each default that the policy loses without naming it, and how to keep the default."""
     return (*_dropped_limits(policy), *_dropped_namespace(policy))
 
 

@@ -1,4 +1,4 @@
-"""How skew by scale-downs is prevented."""
+"""How the skew that scale-downs leave is prevented."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -12,7 +12,10 @@ from rebalancer.policy.selectors import Selector
 
 
 class ScaleDownPrevention(StrEnum):
-    """Off: nothing is read or written for it, but costs of its own are removed. Observe: report. Steer: write costs."""
+    """Off: nothing is read or written, except that Rebalancer's own costs are removed.
+
+    Observe: report. Steer: write costs.
+    """
 
     OFF = "Off"
     OBSERVE = "Observe"
@@ -27,6 +30,6 @@ class Prevention(Section):
     namespaces: NamespaceFilter = NamespaceFilter()
     """Namespaces whose workloads are steered."""
     selector: Selector | None = None
-    """Pods that are steered; a workload is, if it matches all of its pods; null or {}: all."""
+    """The pods that are steered; a workload is steered if all its pods match. null or {}: all pods."""
     per_minute: Annotated[int, Field(strict=True, ge=1, le=LARGEST)] = 600
-    """Patches of pods sent in a minute."""
+    """How many pods are patched in a minute."""

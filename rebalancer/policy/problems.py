@@ -20,9 +20,9 @@ class PolicyProblem:
 
 
 class PolicyError(Exception):
-    """A policy file was refused. The message has all its problems, in the order of the lines.
+    """A policy file was refused.
 
-    `unlisted` counts those beyond the first hundred.
+    The message has all problems, ordered by line. `unlisted` counts those beyond the first hundred.
     """
 
     def __init__(self, *, source: str, problems: tuple[PolicyProblem, ...], unlisted: int = 0) -> None:
@@ -32,7 +32,7 @@ class PolicyError(Exception):
         super().__init__(source, problems, unlisted)
 
     def __str__(self) -> str:
-        """Show one line a problem, in the form editors can jump to: `policy.yaml:7: budgets.perNode: …`."""
+        """Show one line for each problem, in a form that editors can jump to: `policy.yaml:7: budgets.perNode: …`."""
         return visible_lines(self.lines())
 
     def lines(self) -> Iterator[str]:

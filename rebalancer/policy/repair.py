@@ -26,17 +26,17 @@ class RepairBy(Section):
     method: RepairMethod = RepairMethod.EVICT
     """Evict, Surge, or SurgeWhereBlocked."""
     max_surge: Annotated[int, Field(strict=True, ge=1, le=10)] = 1
-    """Pods that are added to a workload at once."""
+    """How many pods are added to a workload at once."""
     settle: Annotated[Duration, at_most(DAY)] = timedelta(seconds=30)
-    """How long every pod of a workload must have been Ready before the surplus ones go."""
+    """How long every pod of a workload must have been Ready before the surplus pods are removed."""
     timeout: Annotated[PositiveDuration, at_most(timedelta(hours=6))] = timedelta(minutes=10)
-    """How long added pods may take until all are Ready; then they are taken back."""
+    """How long added pods may take until all are Ready; after that they are removed again."""
     namespaces: tuple[Glob, ...] = ()
     """Globs of the namespaces where pods are added, such as ["*"]; required unless the method is Evict."""
     over_budget: tuple[Glob, ...] = ()
     """Globs of those among them where a PodDisruptionBudget that allows nothing does not count, as in a scale-down."""
     selector: Selector | None = None
-    """Pods whose workloads are repaired so; a workload is, if it matches all of its pods; null or {}: all."""
+    """Pods whose workloads are repaired by this method; all pods of a workload must match. null or {}: all pods."""
 
     @model_validator(mode="after")
     def _name_namespaces(self) -> Self:
@@ -49,5 +49,5 @@ class RepairBy(Section):
         return self.method is not RepairMethod.EVICT and NamespaceFilter(include=self.namespaces).selects(namespace)
 
     def overrides_budgets_in(self, namespace: str) -> bool:
-        """Return whether a budget that allows nothing does not keep added pods' victims there."""
+        """Return whether surplus pods may be removed in a namespace although a budget allows no disruption."""
         return NamespaceFilter(include=self.over_budget).selects(namespace)

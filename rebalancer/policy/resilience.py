@@ -12,7 +12,7 @@ from rebalancer.policy.base import Section, read_value, unexpected
 from rebalancer.policy.selectors import KEY_PATTERN, LabelKey
 
 MOST_KEYS: Final = 4
-"""Keys whose domains are lost one after the other: each costs as much as all the others."""
+"""The most topology keys whose domains are lost in turn; each key costs as much as any other."""
 
 _ALL: Final = "all"
 _MAJORITY: Final = "majority"
@@ -21,7 +21,7 @@ _EXPECTED: Final = "all, majority or a whole number of pods such as 2"
 
 @dataclass(frozen=True, slots=True)
 class Required:
-    """How many pods must be left: all that are wanted, more than half of them, or a number."""
+    """How many pods must be left: all wanted pods, more than half of them, or a number."""
 
     written: int | str
 
@@ -36,7 +36,7 @@ class Required:
         return cls(written)
 
     def resolve(self, wanted: int) -> int:
-        """Return the number that it means for a workload of `wanted` pods: never more than these."""
+        """Return the number of pods that it means for a workload of `wanted` pods, at most `wanted`."""
         match self.written:
             case int(number):
                 return min(number, wanted)
@@ -111,22 +111,25 @@ Phases = Annotated[
 
 
 class Resilience(Section):
-    """What must be left of each workload, whichever domain is lost: computed, reported, and never repaired."""
+    """What must be left of each workload after the loss of any domain. It is computed and reported, never repaired."""
 
     keys: Keys = (ZONE,)
     """Topology keys whose domains are lost, one at a time; []: nothing is computed."""
     phases: Phases = tuple(Phase)
-    """How far the loss has come: silent, while the Node objects are there, and gone, once they are deleted."""
+    """The phases of a loss: silent, while the Node objects exist, and gone, once they are deleted."""
     require: RequiredField = Required(_ALL)
-    """How many pods must be left for certain: all, majority (more than half), or a number."""
+    """How many pods must certainly be left: all, majority (more than half), or a number."""
 
 
 class GroupResilience(Section):
-    """What must be left of the group's workloads; null: as the policy says. Of several groups the strictest holds."""
+    """What must be left of the group's workloads; null: as for all workloads.
+
+    Of several groups, the strictest decides.
+    """
 
     keys: Keys | None = None
     """Topology keys whose domains are lost, one at a time."""
     phases: Phases | None = None
-    """How far the loss has come."""
+    """The phases of a loss."""
     require: RequiredField | None = None
-    """How many pods of each workload must be left for certain."""
+    """How many pods of each workload must certainly be left."""

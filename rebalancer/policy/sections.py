@@ -33,22 +33,22 @@ class Spread(Section):
     """Which kinds of constraints are repaired, and how long a violation must last."""
 
     act_on: tuple[WhenUnsatisfiable, ...] = (WhenUnsatisfiable.DO_NOT_SCHEDULE,)
-    """Constraints with these `whenUnsatisfiable` are repaired, none with []; all are reported."""
+    """Constraints with these `whenUnsatisfiable` values are repaired; []: none. All are reported."""
     for_: Annotated[Duration, at_most(DAY)] = Field(default=timedelta(minutes=2), alias="for")
-    """How long a violation must last before anything is evicted for it."""
+    """How long a violation must last before pods are evicted to repair it."""
 
 
 class AntiAffinity(Section):
     """Which terms of podAntiAffinity are repaired, and how long a violation must last."""
 
     act_on: tuple[TermKind, ...] = ()
-    """Terms of these kinds are repaired, none with []; all are reported."""
+    """Terms of these kinds are repaired; []: none. All are reported."""
     for_: Annotated[Duration, at_most(DAY)] = Field(default=timedelta(minutes=2), alias="for")
-    """How long a violation must last before anything is evicted for it."""
+    """How long a violation must last before pods are evicted to repair it."""
 
 
 class EligibleNamespaces(NamespaceFilter):
-    """Namespaces whose pods may be evicted: all that match `include`, less all that match `exclude`."""
+    """The namespaces whose pods may be evicted: all that match `include`, except those that match `exclude`."""
 
     exclude: tuple[Glob, ...] = ("kube-system",)
     """Globs of namespaces that are not selected, even if they match `include`."""
@@ -77,7 +77,7 @@ class LocalStoragePermissions(Section):
 
     @property
     def refused(self) -> frozenset[LocalStorage]:
-        """The kinds of volumes that keep a pod from being evicted."""
+        """The kinds of volumes that prevent the eviction of a pod."""
         permissions = {
             LocalStorage.EMPTY_DIR: self.empty_dir,
             LocalStorage.EPHEMERAL: self.ephemeral,
@@ -87,7 +87,7 @@ class LocalStoragePermissions(Section):
 
 
 class Eligibility(Section):
-    """Which pods may be evicted. The other pods are counted nevertheless, as the scheduler counts them."""
+    """Which pods may be evicted. The others still count, as they do for the scheduler."""
 
     namespaces: EligibleNamespaces = EligibleNamespaces()
     """Namespaces whose pods may be evicted."""
@@ -98,7 +98,7 @@ class Eligibility(Section):
         Owner("StatefulSet", "apps"),
         Owner("ReplicationController", ""),
     )
-    """Kinds of owners whose pods may be evicted; others, such as CloneSet.apps.kruise.io, are written as Kind.group."""
+    """Kinds of owners whose pods may be evicted; foreign ones as Kind.group, such as CloneSet.apps.kruise.io."""
     min_replicas: Annotated[int, Field(strict=True, ge=1, le=LARGEST)] = 2
     """Pods of workloads with fewer replicas are not evicted."""
     min_age: Duration = timedelta(minutes=5)
@@ -108,10 +108,10 @@ class Eligibility(Section):
     local_storage: LocalStoragePermissions = LocalStoragePermissions()
     """Whether pods with data on their node may be evicted."""
     preemption: Permission = Permission.REFUSE
-    """Whether a pod may be evicted whose replacement takes the place of pods of lower priority, which are deleted."""
+    """Whether a pod may be evicted if its replacement would preempt pods of lower priority, which deletes them."""
 
     max_terms: Annotated[int, Field(strict=True, ge=1, le=64)] = 16
-    """Pods with more topology spread constraints, or terms of pod affinity of a kind, are not evicted."""
+    """Pods with more topology spread constraints, or more terms of one kind of pod affinity, are not evicted."""
 
     @property
     def foreign_owners(self) -> tuple[tuple[str, str], ...]:
@@ -120,35 +120,35 @@ class Eligibility(Section):
 
 
 class Budgets(Section):
-    """How many pods may be unavailable, and how many evictions sent, at a time. PodDisruptionBudgets apply as well.
+    """How many pods may be unavailable, and how many evictions are sent, at a time. PodDisruptionBudgets apply as well.
 
-    The smallest budget decides. A percentage rounds down, but not below 1 of two or more.
+    The smallest budget decides. A percentage rounds down, but not below 1 if there are at least two pods.
     """
 
     max_unavailable: AmountField = Amount(value=1)
     """Pods of a workload that may be unavailable, whatever the cause; a percentage is of its replicas."""
     per_workload: AmountField = Amount(value=10, percent=True)
-    """Evictions in flight at once of a workload; a percentage is of its replicas."""
+    """How many evictions of one workload may be in flight at once; a percentage is of its replicas."""
     per_cycle: AmountField = Amount(value=50)
-    """Evictions sent in any window of `interval`, at most a minute; a percentage is of all pods."""
+    """How many evictions are sent within any `interval` (at most a minute); a percentage is of all pods."""
     per_node: AmountField = Amount(value=2)
-    """Evictions sent from one node in such a window; a percentage is of the pods on it."""
+    """How many evictions are sent from one node within such a time; a percentage is of the pods on the node."""
     per_namespace: AmountField = Amount(value=20)
-    """Evictions sent in one namespace in such a window; a percentage is of the pods in it."""
+    """How many evictions are sent in one namespace within such a time; a percentage is of its pods."""
     per_minute: AmountField = Amount(value=60)
-    """Evictions sent in a minute; a percentage is of all pods."""
+    """How many evictions are sent within any minute; a percentage is of all pods."""
     parallel: Annotated[int, Field(strict=True, ge=1, le=64)] = 4
-    """Eviction requests under way at once, each for another group of workloads."""
+    """How many eviction requests are under way at once, each for another group of workloads."""
     slow_start: Annotated[bool, Field(strict=True)] = True
     """Whether moves under way are at most 2 in the cluster and 1 in a namespace, and one more for each that arrived."""
     canary: Annotated[int, Field(strict=True, ge=0, le=10)] = 0
-    """Pods of a workload that are moved first; the others wait until these moves are verified. 0: none."""
+    """How many pods of a workload are moved first; the others wait until these moves are verified. 0: none."""
 
 
 class Nodes(Section):
-    """When a node counts as a target."""
+    """When a node counts as a target of replacements."""
 
     settle: Annotated[Duration, at_most(DAY)] = timedelta(minutes=5)
     """How long a node that became Ready, was uncordoned or relabelled is no target, and its new label no reason."""
     leaving_taints: tuple[LabelKey, ...] = ()
-    """Keys of more taints of nodes that leave or are in maintenance: those are no targets, whatever a pod tolerates."""
+    """Keys of further taints that mark nodes as leaving or in maintenance: no targets, whatever a pod tolerates."""

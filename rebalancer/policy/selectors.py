@@ -102,7 +102,7 @@ class Selector(Section):
 
 @lru_cache(maxsize=1024)
 def _compile(labels: tuple[tuple[str, str], ...], expressions: tuple[Expression, ...]) -> LabelSelector:
-    """Compile once; cached outside of the model, since its own cache would survive `model_copy(update=…)`."""
+    """Compile a selector once. The cache is outside the model, since its own would survive `model_copy(update=…)`."""
     requirements = (
         SelectorRequirement(expression.key, Operator(expression.operator), expression.values)
         for expression in expressions

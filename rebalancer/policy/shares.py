@@ -24,7 +24,7 @@ _MOST_DECIMALS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A bound on a part of a total: less than `fraction` where `strict`, else at most that."""
+    """A bound on a part of a total: less than `fraction` if `strict`, else at most `fraction`."""
 
     strict: bool
     fraction: Fraction
@@ -42,12 +42,12 @@ class Share:
         return cls(strict, fraction)
 
     def cap(self, total: int) -> int:
-        """Return the largest number of pods, of `total`, that is within the bound; never below 0."""
+        """Return the largest number of pods, of `total`, that the bound allows; never below 0."""
         whole, rest = divmod(self.fraction.numerator * total, self.fraction.denominator)
         return max(0, whole - 1 if self.strict and not rest else whole)
 
     def holds(self, count: int, total: int) -> bool:
-        """Say whether `count` of `total` pods is within the bound; 0 always is."""
+        """Return whether `count` of `total` pods is within the bound; 0 always is."""
         bound = self.fraction * total
         return not count or (count < bound if self.strict else count <= bound)
 
@@ -57,7 +57,7 @@ class Share:
 
 
 def _format_fraction(fraction: Fraction) -> str:
-    """Format small denominators as a fraction, others as a percentage if that is exact and short."""
+    """Format a fraction with a small denominator as it is, others as a percentage if that is exact and short."""
     scaled = fraction * 100 * 10**_MOST_DECIMALS
     if fraction.denominator <= _PLAIN_DENOMINATOR or scaled.denominator != 1:
         return f"{fraction.numerator}/{fraction.denominator}"

@@ -1,4 +1,4 @@
-"""The ConfigMaps of team policies, valid or not: a reading of each, and the policy with all those in force."""
+"""The ConfigMaps of team policies, valid or not: the reading of each, and the policy with all of those in force."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -8,16 +8,19 @@ from rebalancer.policy import NO_TEAM_POLICY, Merged, Policy, PolicyError, TeamR
 
 POLICY_MAP: Final = "rebalancer-policy"
 POLICY_KEY: Final = "policy.yaml"
-"""The ConfigMap of a policy, and its key: the cluster's in the controller's namespace, a team's in its own."""
+"""The name of the ConfigMap of a policy, and the key in it.
+
+The cluster policy is in the controller's namespace, a team policy in the team's.
+"""
 
 VALID_POLICY_MAP: Final = "rebalancer-policy-valid"
 """Where the controller stores the cluster policy in force, under the key of policies."""
 
 
 def read_team_policy(config_map: ConfigMap | None, before: TeamReading | None) -> TeamReading:
-    """Return the reading of a namespace's ConfigMap, None where there is none; `before` is the last reading.
+    """Return the reading of a namespace's ConfigMap, None if there is none; `before` is the last reading.
 
-    Whatever the ConfigMap holds: if it is no team policy, the last valid one stays, and the reading says why.
+    If the ConfigMap holds no valid team policy, the last valid one stays in force, and the reading says why.
     """
     if config_map is None:
         return TeamReading(policy=NO_TEAM_POLICY)
@@ -35,7 +38,7 @@ def read_team_policy(config_map: ConfigMap | None, before: TeamReading | None) -
 
 
 def merge_team_maps(cluster: Policy, maps: Iterable[ConfigMap], namespaces: Iterable[str]) -> Merged:
-    """Put the team policies of namespaces in force. A listed namespace without a map has no team policy."""
+    """Put the team policies of namespaces in force. A listed namespace without a ConfigMap has no team policy."""
     known = {config_map.namespace: config_map for config_map in maps}
     listed = [name for name in namespaces if cluster.team_policies.allows(name)]
     if not listed:

@@ -21,31 +21,31 @@ LARGEST_TEAM_FILE: Final = 64 * 1024
 
 MOST_GROUPS: Final = 10
 MOST_LIMITS: Final = 50
-"""Groups of a team policy, and limits in all of them: each is evaluated in every cycle."""
+"""The most groups of a team policy, and the most limits in them together: each is evaluated in every cycle."""
 
 
 class TeamPolicies(Section):
-    """Where a team may have a policy of its own: the ConfigMap `rebalancer-policy` of its namespace, kind TeamPolicy.
+    """Where teams may have policies: the ConfigMap `rebalancer-policy` of their namespace, kind TeamPolicy.
 
-    A team policy makes things stricter, never looser. The namespace of the rebalancer itself never has one.
+    A team policy makes things stricter, never looser. The rebalancer's own namespace never has one.
     """
 
     namespaces: tuple[Glob, ...] = ()
     """Globs of the namespaces whose team policies are read; []: none."""
     evict: tuple[Glob, ...] = ()
-    """Globs of those among them whose limits may have the action Evict; in the others, Evict means Alert."""
+    """Globs of those among them whose limits may have the action Evict; in the others Evict means Alert."""
 
     def allows(self, namespace: str) -> bool:
         """Return whether the namespace may have a team policy."""
         return NamespaceFilter(include=self.namespaces).selects(namespace)
 
     def allows_evict(self, namespace: str) -> bool:
-        """Return whether limits of the team policy of the namespace may have the action Evict."""
+        """Return whether limits in the namespace's team policy may have the action Evict."""
         return self.allows(namespace) and NamespaceFilter(include=self.evict).selects(namespace)
 
 
 class TeamBudgets(Section):
-    """Budgets for one namespace. The smaller of each and the cluster policy's applies; null: the cluster policy's."""
+    """Budgets for one namespace. The smaller of a team's and the cluster's budget applies; null: the cluster's."""
 
     max_unavailable: AmountField | None = None
     """Pods of a workload that may be unavailable, whatever the cause; a percentage is of its replicas."""

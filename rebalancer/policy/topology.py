@@ -31,15 +31,15 @@ DomainsByKey = Annotated[
 
 
 class Topology(Section):
-    """Domains that exist although no node carries them now: kube-scheduler knows a domain by its nodes only.
+    """Domains that exist although no node carries them now; kube-scheduler knows only the domains of existing nodes.
 
-    Limits count them. Besides, Karpenter's NodePools are read where they are served, and domains that have lost their
+    Limits count these domains. Karpenter's NodePools are read where the API serves them. Domains that have lost their
     nodes are reported.
     """
 
     domains: DomainsByKey = Field(default_factory=dict)
     """Domains that exist, by topology key, for example topology.kubernetes.io/zone: [a, b, c]."""
     ignore: DomainsByKey = Field(default_factory=dict)
-    """Domains that do not exist while no node carries them, by topology key, whatever NodePools name."""
+    """Domains that count as gone while no node carries them, by topology key, whatever NodePools say."""
     remember: Annotated[Duration, at_most(MONTH)] = timedelta(days=7)
-    """How long a domain without nodes is still reported; 0s: not at all."""
+    """For how long a domain without nodes is still reported; 0s: not at all."""

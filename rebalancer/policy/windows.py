@@ -44,7 +44,7 @@ _MACROS: Final = {
     "@monthly": "0 0 1 * *",
 }
 _MACHINE_ZONES: Final = frozenset({"localtime", "Factory"})
-"""Not zones: they mean another time on every machine, or none."""
+"""Names that mean no time zone, or another one on every machine."""
 
 
 def _validate_schedule(value: object) -> str:
@@ -64,7 +64,10 @@ def _validate_schedule(value: object) -> str:
 
 @cache
 def _known_zones() -> frozenset[str]:
-    """Return the names of the IANA database, which is read once; a process does not outlive many of its releases."""
+    """Return the names of the IANA database.
+
+    It is read once, because releases are rare, and no process lives for many of them.
+    """
     return frozenset(available_timezones()) - _MACHINE_ZONES
 
 
@@ -95,7 +98,7 @@ Zone = Annotated[
 
 
 class Window(Section):
-    """A time in which evictions are allowed: from each occurrence of the schedule on, for the duration."""
+    """A time in which evictions are allowed, from each occurrence of the schedule for the given duration."""
 
     schedule: Schedule
     """When it opens: minute, hour, day of month, month, day of week; in quotes, since YAML gives `*` a meaning."""
@@ -105,7 +108,7 @@ class Window(Section):
     """The time zone of the schedule, by its name in the IANA database."""
 
     def first_opening(self, after: datetime) -> datetime:
-        """Return when it opens for the first time after a moment, in UTC."""
+        """Return when the window opens for the first time after a moment, in UTC."""
         occurrences = CronSim(self.schedule, after.astimezone(ZoneInfo(self.time_zone)))
         moments = (occurrence.astimezone(UTC) for occurrence in occurrences)
         # In an hour that the clock repeats, the occurrences of the first pass come again: those are over.

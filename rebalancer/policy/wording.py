@@ -1,4 +1,4 @@
-"""Formats values and paths of a policy file for messages: never longer than a line, without control characters."""
+"""Formats values and paths of a policy file for messages, in one short line without control characters."""
 
 import re
 from collections.abc import Sequence

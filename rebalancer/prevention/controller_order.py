@@ -18,8 +18,8 @@ _PHASES: Final = {PodPhase.PENDING: 0, PodPhase.UNKNOWN: 1}
 def sort_for_deletion(active: Iterable[Pod], crowds: Mapping[str | None, int], now: datetime) -> list[Pod]:
     """Sort pods by the order in which their controller deletes them.
 
-    `crowds` counts the pods of its Deployment on each node. Among otherwise equal pods, a shorter time of being Ready,
-    or of existing, goes first, by powers of two; then the UID decides.
+    `crowds` counts the pods of its Deployment on each node. Among otherwise equal pods, the pod that has been Ready, or
+    has existed, for a shorter time goes first, compared in powers of two; then the UID decides.
     """
     return sorted(active, key=lambda pod: _rank_for_deletion(pod, crowds.get(pod.node, 0), now))
 

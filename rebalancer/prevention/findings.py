@@ -22,11 +22,11 @@ from rebalancer.prevention.plan import GroupResult, Unsteered, evaluate_groups, 
 from rebalancer.scheduling.view import View
 
 _FEW: Final = 3
-"""The number of replicas at which a night's scale-down is taken to end where no autoscaler says otherwise."""
+"""The number of replicas at which a scale-down at night is assumed to end if no autoscaler says otherwise."""
 
 
 class ScaleDownRisk(NamedTuple):
-    """A scale-down that is likely to leave `held` of `after` pods in one domain, against a rule."""
+    """A scale-down that is likely to leave `held` of `after` pods in one domain, which violates a rule."""
 
     workload: Reference
     before: int
@@ -38,12 +38,12 @@ class ScaleDownRisk(NamedTuple):
 
     @property
     def share(self) -> float:
-        """The part of the remaining pods that is in that domain."""
+        """The share of the remaining pods that is in that domain."""
         return self.held / self.after
 
 
 def find_risks(results: Iterable[GroupResult], view: View, policy: Policy) -> Iterator[ScaleDownRisk]:
-    """Yield for each workload the scale-downs that are likely to violate a rule, and need not."""
+    """Yield for each workload the scale-downs that are likely to violate a rule, although another order would not."""
     snapshot = view.snapshot
     autoscalers = {
         (autoscaler.namespace, autoscaler.target_kind, autoscaler.target_name): autoscaler
@@ -86,13 +86,13 @@ def _find_group_risks(
 
 
 def _targets(replicas: int, autoscaler: Autoscaler | None) -> list[int]:
-    """Return the numbers of replicas that are tried: one fewer, half of them, and the least that is to be expected."""
+    """Return the numbers of replicas to try: one fewer, half, and the smallest number to be expected."""
     least = _FEW if autoscaler is None else autoscaler.min_replicas
     return sorted({number for number in (replicas - 1, replicas // 2, least) if 0 < number < replicas}, reverse=True)
 
 
 def _count_crowds(result: GroupResult, snapshot: Snapshot) -> Counter[str | None]:
-    """Count the pods of the Deployment by node; for a ReplicaSet without a Deployment, count none."""
+    """Count the pods of the Deployment by node; a ReplicaSet without a Deployment has no counts."""
     owner = result.group.owner
     if owner.owner is None:
         return Counter()
@@ -125,7 +125,7 @@ def scale_down_findings(risks: Iterable[ScaleDownRisk], policy: Policy) -> tuple
 
 
 def describe_risk(risk: ScaleDownRisk, policy: Policy) -> str:
-    """Return what is likely to remain where, and what to do."""
+    """Say what is likely to remain where, and what to do about it."""
     return (
         f"scaled down from {risk.before} to {risk.after} replicas, {risk.held} of {risk.after} pods "
         f"({round(100 * risk.share)}%) are likely to remain in {risk.topology_key} {risk.domain}; deleted in another "

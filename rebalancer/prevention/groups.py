@@ -41,7 +41,7 @@ CHOOSING_KINDS: Final = frozenset({"ReplicaSet", "ReplicationController"})
 """Controllers that choose which pods they delete; a StatefulSet goes by ordinal, a Job deletes none."""
 
 _FALLING: Final = frozenset({">", ">="})
-"""Conditions on the total that hold for more pods, so that a limit not in force is not in force for fewer, either."""
+"""Comparisons that hold from some total on: a limit not in force now is not in force for fewer pods, either."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,11 +57,11 @@ class PodGroup:
     problem: ScaleDown
     skipped: tuple[str, ...] = field(default=())
     relabelled: bool = False
-    """Whether a node of these pods was given another label a moment ago, which may be a mistake."""
+    """Whether a node of these pods was relabelled recently, which may be a mistake."""
 
     @property
     def settled(self) -> bool:
-        """Whether the controller has as many pods as it wants, and all are Ready, on nodes that stay where they are."""
+        """Whether the controller has as many pods as it wants, all of them Ready, on nodes that stay where they are."""
         complete = len(self.pods) == len(self.member.pods) == self.owner.replicas
         return self.owner.observed and complete and not self.relabelled
 
@@ -117,7 +117,7 @@ def _make_problem(rules: Iterable[Rule], pods: Sequence[Pod], avoided: frozenset
 def _more_rules(
     limits: Iterable[EvaluatedLimit], terms: Iterable[tuple[EvaluatedTerm, Part]], pods: Sequence[Pod], view: View
 ) -> Iterator[Rule]:
-    """Yield what limits require of pods, as far as it is modelled, and violated terms."""
+    """Yield what limits require of pods, where that is modelled, and what violated terms require."""
     yield from filter(None, (_limit_rule(limit, pods, view) for limit in limits))
     yield from (_term_rule(term, part, pods, view) for term, part in terms)
 
@@ -137,7 +137,7 @@ def _index_constraints(assessment: Assessment, view: View) -> Mapping[str, Seque
 def _index_limits(
     view: View, assessment: Assessment, policy: Policy, memory: Memory
 ) -> Mapping[str, Sequence[EvaluatedLimit]]:
-    """Return the limits that count pods, by their controller's UID; also limits in force for fewer pods only."""
+    """Return the limits that count pods, by their controller's UID, including limits in force only for fewer pods."""
     limits = assessment.limits
     if any(_may_begin(limit) for group in policy.groups for limit in group.limits):
         # Evaluated as if every number of pods were meant; which numbers are is part of the rule.
@@ -163,7 +163,7 @@ def _index_limits(
 
 
 def _index_terms(assessment: Assessment, policy: Policy) -> Mapping[str, Sequence[tuple[EvaluatedTerm, Part]]]:
-    """Return the violated terms that are acted on, and what pods have to do with them, by their controller's UID."""
+    """Return the violated terms that are acted on and the pods' part in them, by the UID of the pods' controller."""
     act_on = policy.anti_affinity.act_on
     by_owner: dict[str, list[tuple[EvaluatedTerm, Part]]] = {}
     for term in (*assessment.anti_affinity, *assessment.preferred):
@@ -176,7 +176,7 @@ def _index_terms(assessment: Assessment, policy: Policy) -> Mapping[str, Sequenc
 def _term_rule(term: EvaluatedTerm, part: Part, pods: Sequence[Pod], view: View) -> Rule:
     """Return the requirement of a term: one pod in a domain, or none beside the pods that it keeps away.
 
-    Pods that prefer to be apart are to be spread evenly.
+    For preferred terms, the pods are to be spread evenly.
     """
     key, mine = term.term.topology_key, {pod.uid for pod in pods}
     values = view.nodes.values(key)
@@ -204,7 +204,7 @@ def _without_totals(limits: Iterable[Limit]) -> tuple[Limit, ...]:
 
 
 def _find_avoided(assessment: Assessment) -> frozenset[str]:
-    """Return the UIDs of the pods that a group of the policy avoids."""
+    """Return the UIDs of the pods that a group of the policy evicts last (`avoid`)."""
     avoided: set[str] = set()
     for gathered in assessment.pod_groups:
         selector = gathered.policy_group.avoid
@@ -269,7 +269,7 @@ def _limit_rule(limit: EvaluatedLimit, pods: Sequence[Pod], view: View) -> Rule 
 
 
 def _bound_of(limit: EvaluatedLimit, total: int) -> Bound | None:
-    """Return the requirement of a limit for `total` pods, None where it is not in force."""
+    """Return the requirement of a limit for `total` pods; None if the limit is not in force for them."""
     rule = limit.rule
     if total <= 0 or not (rule.when.total is None or rule.when.total.holds(total)):
         return None
@@ -309,10 +309,10 @@ def _make_rule(
 
 
 def _matters(rule: Rule) -> bool:
-    """Return whether which pods remain can make a difference."""
+    """Return whether the choice of the remaining pods can make a difference."""
     return len(set(rule.domains)) > 1 and any(bound is not None and bound != FREE for bound in rule.bounds)
 
 
 def _sort_rules(rules: Iterable[Rule]) -> list[Rule]:
-    """Sort rules by the number of domains, the largest domains first; of equal rules one is enough."""
+    """Sort rules by their number of domains, fewest first; of equal rules, keep one."""
     return sorted(dict.fromkeys(rules), key=lambda rule: len(rule.fixed))

@@ -26,17 +26,17 @@ from rebalancer.prevention.outcome import Excess, Price, price
 from rebalancer.prevention.scale_down import UNCOUNTED, ScaleDown, ScaleDownTally
 
 _SEARCHED: Final = 60_000
-"""Domains of states that the search evaluates at most: some tens of milliseconds."""
+"""The most domains of states that the search evaluates, which takes some tens of milliseconds."""
 
 _WIDTH: Final = 300
-"""States of one level that the search continues from."""
+"""The most states of one level from which the search continues."""
 
 _LARGE: Final = 20_000
-"""With more pods times kinds nothing is searched: it costs too much."""
+"""Above this many pods times kinds, nothing is searched, because it would take too long."""
 
 
 class Order(Struct, frozen=True, kw_only=True):
-    """An order of deletion: `pods` with the first to go first, what it leaves, and what no order can beat."""
+    """An order of deletion: `pods` in the order in which they go, what the order leaves, and what no order can beat."""
 
     pods: tuple[int, ...]
     excess: Excess
@@ -49,7 +49,7 @@ class Order(Struct, frozen=True, kw_only=True):
 
     @property
     def gap(self) -> int:
-        """How many numbers of remaining pods fewer might be violated by another order; 0 if it is proved best."""
+        """How many fewer numbers of remaining pods another order might violate; 0 if this order is proved best."""
         return self.price.violated - self.bound.violated
 
     @property
@@ -59,7 +59,7 @@ class Order(Struct, frozen=True, kw_only=True):
 
 
 def find_order(group: ScaleDown, ranks: Sequence[int] = ()) -> Order:
-    """Return the best order that is found; of equal orders one that follows the present ranks as far as it can."""
+    """Return the best order found. Of equal orders, return one that follows the present ranks as far as possible."""
     least = _least_excess(group)
     pods = _delete_least_harmful(group, ranks)
     order = Order(pods=pods, excess=_excess_of(group, pods), bound=price(least))
@@ -80,7 +80,7 @@ def _excess_of(group: ScaleDown, pods: Sequence[int]) -> Excess:
 
 
 def _least_excess(group: ScaleDown) -> Excess:
-    """Return for each number of remaining pods an excess that no choice of pods is below."""
+    """Return for each number of remaining pods a lower bound of the excess, for any choice of pods."""
     least = [0] * (group.size + 1)
     for rule in group.rules:
         counted = [domain for domain in rule.domains if domain != UNCOUNTED]
@@ -126,7 +126,7 @@ def _extremes(fixed: Sequence[int], counted: Sequence[int]) -> tuple[list[int | 
 
 
 def _queues(group: ScaleDown, ranks: Sequence[int]) -> list[list[int]]:
-    """Return the pods of each kind, the next to be deleted last: avoided pods stay, then those of higher rank."""
+    """Return the pods of each kind; the last is deleted next. Avoided pods stay longest, then pods of higher rank."""
     queues: list[list[int]] = [[] for _ in group.places]
     for pod in range(group.size):
         queues[group.kinds[pod]].append(pod)
@@ -140,7 +140,7 @@ def _sort_key(group: ScaleDown, ranks: Sequence[int], pod: int) -> tuple[bool, i
 
 
 def _delete_least_harmful(group: ScaleDown, ranks: Sequence[int]) -> tuple[int, ...]:
-    """Delete one pod after the other, always with the least excess left; ties go to one of the fullest domains."""
+    """Delete one pod at a time, always the one that leaves the least excess; ties go to one of the fullest domains."""
     tallies = [ScaleDownTally(rule, range(group.size)) for rule in group.rules]
     queues = _queues(group, ranks)
     preferences = [_sort_key(group, ranks, pod) for pod in range(group.size)]
@@ -168,7 +168,7 @@ def _delete_least_harmful(group: ScaleDown, ranks: Sequence[int]) -> tuple[int, 
 
 
 class _Search:
-    """The search over how many pods of each kind remain, from all of them downwards."""
+    """The search over how many pods of each kind remain, beginning with all pods."""
 
     def __init__(self, group: ScaleDown, ranks: Sequence[int], least: Excess) -> None:
         self._group = group
@@ -177,11 +177,11 @@ class _Search:
         inner = [(int(amount > 0), amount) for amount in least]
         inner[0] = inner[-1] = (0, 0)
         self._below = list(accumulate(inner, lambda one, other: (one[0] + other[0], one[1] + other[1])))
-        """The least price of all numbers up to k together."""
+        """For each k, the lowest price of all numbers up to k together."""
 
     # Many branches: one level of the search, with what is dropped and where it is cut.
     def improve(self, best: Order) -> Order:  # noqa: C901  # one search
-        """Return the best order, with the bound raised where the search was complete."""
+        """Return the best order, with a higher bound where the search was complete."""
         group = self._group
         queues = _queues(group, self._ranks)
         start = tuple(len(queue) for queue in queues)

@@ -1,7 +1,7 @@
 """The outcome of an order of deletion: for every number of remaining pods, the greatest excess over the rules.
 
-Pods of equal rank are deleted in an unknown order: the controller goes by crowded nodes, then by age in powers of two,
-then by chance. So every order of such pods counts, and the worst result for each number.
+Pods of equal rank are deleted in an unknown order: by crowded nodes, then by age in powers of two, then by chance. So
+every order of such pods is considered, and the worst result for each number counts.
 """
 
 from collections import Counter
@@ -16,20 +16,23 @@ Excess = tuple[int, ...]
 
 
 class Price(NamedTuple):
-    """How good an order is, smaller is better: how many numbers of remaining pods violate a rule, then the excess."""
+    """How good an order is; smaller is better.
+
+    It compares how many numbers of remaining pods violate a rule, then the excess.
+    """
 
     violated: int = 0
     excess: int = 0
 
 
 def price(excess: Sequence[int]) -> Price:
-    """Return the price of an outcome, without the numbers all and 0, for which there is no choice."""
+    """Return the price of an outcome. The numbers all and 0 are left out, because they allow no choice."""
     inner = excess[1:-1]
     return Price(sum(amount > 0 for amount in inner), sum(inner))
 
 
 def is_no_worse(excess: Sequence[int], before: Sequence[int]) -> bool:
-    """Return whether for no number of remaining pods an outcome is worse than the one before."""
+    """Return whether an outcome is no worse than the one before, for each number of remaining pods."""
     return all(after <= amount for after, amount in zip(excess, before, strict=True))
 
 
@@ -62,9 +65,9 @@ def _blocks(ranks: Sequence[int]) -> Iterator[list[int]]:
 
 
 def _worst(tally: ScaleDownTally, block: Sequence[int], remaining: int) -> Iterator[int]:
-    """Yield the most by which one rule can be exceeded after 1, 2, … deletions from a block of pods, but for the last.
+    """Yield the most by which one rule can be exceeded after each deletion from a block of pods, except the last.
 
-    A domain keeps most if every other pod of the block goes first, and least if its own do.
+    A domain keeps most pods if the other pods of the block go first, and fewest if its own go first.
     """
     rule = tally.rule
     counted = Counter([rule.domains[pod] for pod in block])

@@ -30,10 +30,10 @@ from rebalancer.prevention.steering import Steering, removals, steer
 from rebalancer.scheduling.view import View
 
 UNSETTLED_FOR: Final = timedelta(minutes=1)
-"""How long a workload may lack Ready pods before its present pods are ranked without the missing ones."""
+"""For how long a workload may lack Ready pods before the pods that it has are ranked without the missing ones."""
 
 Known = tuple[ScaleDown, tuple[int, ...], Steering]
-"""A group, the ranks of its pods, and what follows from them."""
+"""A group, the ranks of its pods, and the results that follow from them."""
 
 
 class PodPatch(Struct, frozen=True, kw_only=True):
@@ -49,11 +49,14 @@ class PodPatch(Struct, frozen=True, kw_only=True):
     cost: int | None
     """None to remove the cost."""
     marker_only: bool = False
-    """Keep somebody else's cost, and remove only the rebalancer's own annotation beside it."""
+    """Whether only the rebalancer's own annotation is removed, because somebody else has written the cost beside it."""
 
 
 class Written(Struct, frozen=True):
-    """A cost that was written and the pod's resourceVersion afterwards, until the watch delivers it; None: removed."""
+    """A written cost, None if it was removed, and the pod's resourceVersion afterwards.
+
+    It is kept until the watch delivers it.
+    """
 
     cost: int | None
     resource_version: str
@@ -72,9 +75,9 @@ class Unsteered(Worded):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupResult:
-    """The order of one group, the patches that maintain it, and why it is not maintained, None if it is.
+    """The order of one group, and the patches that maintain it.
 
-    `unsettled_since` is None where it is settled.
+    `unsteered` says why it is not maintained, None if it is. `unsettled_since` is None if the group is settled.
     """
 
     group: PodGroup
@@ -90,23 +93,23 @@ class GroupResult:
 
     @property
     def is_best(self) -> bool:
-        """Whether the present ranks leave no more than the best order that was found."""
+        """Whether the present ranks are as good as the best order found."""
         return price(self.steering.present) <= self.steering.order.price
 
     @property
     def steering(self) -> Steering:
-        """What the ranks leave, and what the best order would."""
+        """What the present ranks leave, and what the best order would leave."""
         return self.known[2]
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """The deletion cost of each pod, also if others have written it."""
+        """The deletion cost of each pod, whoever wrote it."""
         return self.known[1]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Carried:
-    """What is carried from cycle to cycle, by the UID of the controller, or of the pod for `written`."""
+    """The state carried from cycle to cycle, by the UID of the controller, or for `written` of the pod."""
 
     unsettled: Mapping[str, datetime]
     known: Mapping[str, Known]
@@ -124,9 +127,9 @@ def evaluate_groups(
     now: datetime,
     carried: Carried = NOTHING_CARRIED,
 ) -> Iterator[GroupResult]:
-    """Yield the order of every workload with rules, and with `Steer` the patches that keep it, one by one.
+    """Yield the order of each workload with rules, one by one, and with `Steer` the patches that maintain it.
 
-    With `Off` there is none.
+    With `Off`, yield nothing.
     """
     if policy.prevention.scale_down is not ScaleDownPrevention.OFF:
         for group in find_pod_groups(view, assessment, policy, memory):
@@ -134,7 +137,7 @@ def evaluate_groups(
 
 
 def evaluate_group(group: PodGroup, policy: Policy, now: datetime, carried: Carried = NOTHING_CARRIED) -> GroupResult:
-    """Return the order of one group, and with `Steer` the patches that keep it."""
+    """Return the order of one group, and with `Steer` the patches that maintain it."""
     uid = group.owner.uid
     ranks = tuple([_rank(pod, carried.written) for pod in group.pods])
     known = carried.known.get(uid)
@@ -152,9 +155,9 @@ def evaluate_group(group: PodGroup, policy: Policy, now: datetime, carried: Carr
 
 
 def _rank(pod: Pod, written: Mapping[str, Written]) -> int:
-    """Return a pod's own cost, 0 for the mark of a surge.
+    """Return a pod's own cost; the mark of a surge counts as 0.
 
-    A group with such a mark, or with a cost that others have set, is not steered, so the value does not matter.
+    A group with such a mark, or with a cost that others have set, is not steered, so its value does not matter.
     """
     late = _find_late(pod, written)
     return (late.cost or 0) if late is not None else max(0, pod.own_deletion_cost)
@@ -167,14 +170,14 @@ def _find_late(pod: Pod, written: Mapping[str, Written]) -> Written | None:
 
 
 def is_older(version: str, other: str) -> bool:
-    """Return whether a resourceVersion is older than another; they are numbers from Kubernetes 1.35 on by contract."""
+    """Return whether a resourceVersion is older than another: from Kubernetes 1.35 on they are numbers by contract."""
     if version.isdecimal() and other.isdecimal():
         return int(version) < int(other)
     return version != other
 
 
 def is_selected(namespace: str, pods: tuple[Pod, ...] | list[Pod], policy: Policy) -> bool:
-    """Return whether the policy names a workload: by its namespace, and with all of its pods."""
+    """Return whether the policy selects a workload, by its namespace and by all of its pods."""
     rules = policy.prevention
     if not rules.namespaces.selects(namespace):
         return False
@@ -202,10 +205,10 @@ def _is_surging(pod: Pod) -> bool:
 def find_removals(
     snapshot: Snapshot, policy: Policy, steered: frozenset[str], written: Mapping[str, Written]
 ) -> tuple[tuple[PodPatch, ...], ...]:
-    """Return the patches that remove what is our own and no longer wanted, by controller, lowest costs first.
+    """Return the patches that remove unwanted costs of the rebalancer, by controller, lowest costs first.
 
-    `steered` are the UIDs of the controllers that have an order. Where a workload is too small to have one for now, its
-    costs stay; they also stay during a surge. If Rebalancer has written no costs, only one number per pod is read.
+    `steered` are the UIDs of the controllers that have an order. If a workload is too small for an order at the moment,
+    its costs stay, as they do during a surge. If Rebalancer has written no costs, only one number per pod is read.
     """
     by_owner: dict[str, list[Pod]] = {}
     for pod in snapshot.covered_pods:

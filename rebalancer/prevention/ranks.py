@@ -9,17 +9,17 @@ from collections.abc import Sequence
 from typing import Final
 
 HIGHEST: Final = 1_000_000
-"""The rank of no pod is higher."""
+"""The highest rank of any pod."""
 
 _SPARE: Final = 4
-"""Ranks leave gaps for a group to grow to this many times its size."""
+"""The gaps between ranks let a group grow to this many times its size."""
 
 _SMALL: Final = 64
-"""Smaller groups count as if they had this size."""
+"""A smaller group is treated as if it had this size."""
 
 
 def keep_most(order: Sequence[int], ranks: Sequence[int]) -> frozenset[int]:
-    """Return the most pods whose present ranks already are in this order; a pod of rank 0 has none."""
+    """Return the largest set of pods whose present ranks are already in this order; a pod of rank 0 has no rank."""
     ends: list[int] = []
     last: list[int] = []
     before: dict[int, int | None] = {}
@@ -43,7 +43,7 @@ def keep_most(order: Sequence[int], ranks: Sequence[int]) -> frozenset[int]:
 
 
 def assign_ranks(order: Sequence[int], unchanged: frozenset[int], ranks: Sequence[int]) -> dict[int, int]:
-    """Return the ranks of all pods that are not unchanged; where there is no space, of further pods beside them."""
+    """Return the new ranks of pods; where there is no space between two pods, neighbouring pods get new ranks, too."""
     assigned: dict[int, int] = {}
     positions = [position for position, pod in enumerate(order) if pod in unchanged]
     borders = [-1, *positions, len(order)]
@@ -75,7 +75,7 @@ def assign_ranks(order: Sequence[int], unchanged: frozenset[int], ranks: Sequenc
 
 
 def _between(low: int, high: int, number: int, size: int) -> list[int]:
-    """Return `number` ranks between two others, apart from each other.
+    """Return `number` ranks between two others, well apart from each other.
 
     At either end they stay near the others, so that more pods find a place beyond them.
     """

@@ -16,20 +16,20 @@ class PreventionReport:
     workloads: int = 0
     """How many workloads have rules."""
     ordered: int = 0
-    """How many of these have the best order that was found."""
+    """How many of these workloads have the best order that was found."""
     unproved: int = 0
-    """How many have an order that is not proved to be the best."""
+    """How many workloads have an order that is not proved to be the best."""
     waiting: int = 0
     """How many patches are still to be sent."""
     left: int = 0
-    """How many costs of the rebalancer's own are still to be removed."""
+    """How many of the rebalancer's own costs are still to be removed."""
     stopped: str = ""
-    """Why nothing is written although something should be, "" if nothing prevents it."""
+    """Why nothing is written although something should be; "" if nothing prevents writing."""
     unsteered: Mapping[str, int] = field(default_factory=dict)
     """The number of workloads that are left alone, by reason."""
     evaluated: tuple[Reference, ...] = ()
     risky: frozenset[Reference] = frozenset()
-    """The evaluated workloads for which a scale-down is likely to violate a rule."""
+    """The evaluated workloads with a scale-down that is likely to violate a rule."""
     findings: tuple[Finding, ...] = ()
 
 

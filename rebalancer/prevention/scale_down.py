@@ -22,18 +22,18 @@ class Rule(Struct, frozen=True, kw_only=True, gc=False):
 
     topology_key: str
     domains: tuple[int, ...]
-    """For each pod the position of its domain in `fixed`."""
+    """For each pod, the index of its domain in `fixed`."""
     fixed: tuple[int, ...]
-    """The numbers of the other pods in each domain."""
+    """The number of other pods in each domain."""
     lowest: int | None = None
-    """The least count of the domains without a pod of the group; None where there is no such domain."""
+    """The least count among the domains without pods of the group; None if there are no such domains."""
     highest: int | None = None
-    """The greatest count of the domains without a pod of the group; None where there is no such domain."""
+    """The greatest count among the domains without pods of the group; None if there are no such domains."""
     bounds: tuple[Bound | None, ...]
-    """The requirement where k pods remain, by k; None where there is none."""
+    """The requirement for each number k of remaining pods; None if there is none."""
 
     def count(self, pods: Iterable[int]) -> list[int]:
-        """Return how many pods are in each domain if of the group only these remain."""
+        """Return the count of each domain if only these pods of the group remain."""
         held = list(self.fixed)
         for pod in pods:
             domain = self.domains[pod]
@@ -78,7 +78,7 @@ class ScaleDown(Struct, frozen=True, kw_only=True, dict=True):
         return tuple(places[kind] for kind in range(len(places)))
 
     def excess_of(self, pods: Sequence[int]) -> int:
-        """Return by how many pods the rules are exceeded where exactly these pods remain."""
+        """Return by how many pods the rules are exceeded if exactly these pods remain."""
         total = 0
         for rule in self.rules:
             held = rule.count(pods)
@@ -87,7 +87,7 @@ class ScaleDown(Struct, frozen=True, kw_only=True, dict=True):
 
 
 class ScaleDownTally:
-    """The counts of one rule while pods come or go one by one; the least and greatest are known at once."""
+    """The counts of one rule while single pods come or go; the least and the greatest count are always known."""
 
     __slots__ = ("_numbers", "held", "high", "low", "rule")
 
@@ -131,7 +131,7 @@ class ScaleDownTally:
         return self.rule.excess(remaining, self.low, self.high)
 
     def excess_with(self, domain: int, remaining: int) -> int:
-        """Return by how many pods it would be exceeded with one more pod in a domain."""
+        """Return by how many pods the rule would be exceeded with one more pod in a domain."""
         if domain == UNCOUNTED:
             return self.rule.excess(remaining, self.low, self.high)
         assert self.low is not None
@@ -141,7 +141,7 @@ class ScaleDownTally:
         return self.rule.excess(remaining, low, max(self.high, before + 1))
 
     def excess_without(self, domain: int, remaining: int) -> int:
-        """Return by how many pods it would be exceeded with one pod of a domain less."""
+        """Return by how many pods the rule would be exceeded with one pod fewer in a domain."""
         if domain == UNCOUNTED:
             return self.rule.excess(remaining, self.low, self.high)
         assert self.low is not None

@@ -25,20 +25,20 @@ from rebalancer.prevention.ranks import assign_ranks, keep_most
 from rebalancer.prevention.scale_down import ScaleDown, ScaleDownTally
 
 _FEW: Final = 24
-"""Pods that need no rank if it does not matter which of them goes first, at most."""
+"""The most pods that get no rank if the order among them does not matter."""
 
 Patches = tuple[tuple[int, int], ...]
 """Pods and their new ranks, in the order in which they are written."""
 
 
 class Steering(Struct, frozen=True, kw_only=True):
-    """What the present ranks leave, what the best order would, and the patches that lead there as far as possible."""
+    """What the present ranks leave, what the best order would leave, and patches towards the best order."""
 
     present: Excess
     order: Order
     patches: Patches = ()
     blocked: bool = False
-    """Whether a better order exists, and every patch that leads there does harm in between."""
+    """Whether a better order exists but every patch towards it does harm in between."""
 
 
 def steer(group: ScaleDown, ranks: Sequence[int]) -> Steering:
@@ -61,7 +61,7 @@ def steer(group: ScaleDown, ranks: Sequence[int]) -> Steering:
 
 
 def _choices(group: ScaleDown, order: Order, ranks: Sequence[int]) -> Iterator[dict[int, int]]:
-    """Yield new ranks with which the order is as good as the best one."""
+    """Yield new ranks whose order is as good as the best order."""
     for pods in (_follow(group, order, ranks), order.pods):
         choice = _ranks_for(group, pods, ranks, order.price)
         if price(find_outcome(group, _apply(ranks, choice))) <= order.price:
@@ -71,7 +71,7 @@ def _choices(group: ScaleDown, order: Order, ranks: Sequence[int]) -> Iterator[d
 
 
 def _follow(group: ScaleDown, order: Order, ranks: Sequence[int]) -> tuple[int, ...]:
-    """Return an order that follows the present one from the last pod on, and replaces pods that would do harm."""
+    """Return an order that follows the present order from its last pod on, but replaces pods that would do harm."""
     tallies = [ScaleDownTally(rule, ()) for rule in group.rules]
     waiting = sorted(range(group.size), key=lambda pod: (pod in group.avoided and not ranks[pod], ranks[pod], -pod))
     survivors: list[int] = []
@@ -108,7 +108,7 @@ def _excess_with(group: ScaleDown, tallies: Sequence[ScaleDownTally], pod: int, 
 
 
 def _ranks_for(group: ScaleDown, pods: Sequence[int], ranks: Sequence[int], goal: Price) -> dict[int, int]:
-    """Return the new ranks that make an order of the present ones."""
+    """Return the new ranks that turn the present ranks into an order."""
     assigned = assign_ranks(pods, keep_most(pods, ranks), ranks)
     assigned = {pod: rank for pod, rank in assigned.items() if rank != ranks[pod]}
     unranked = 0
@@ -136,7 +136,7 @@ def _apply(ranks: Sequence[int], patches: dict[int, int]) -> list[int]:
 
 
 def _arrange(group: ScaleDown, ranks: Sequence[int], present: Excess, patches: dict[int, int]) -> tuple[Patches, Price]:
-    """Return the patches one after the other, so that no number of remaining pods is ever worse off than before.
+    """Return the patches in an order in which no number of remaining pods is ever worse off than before.
 
     If that is impossible for all patches, the result ends with the last patch that improves the order.
     """
@@ -166,9 +166,9 @@ def _arrange(group: ScaleDown, ranks: Sequence[int], present: Excess, patches: d
 
 
 def _only_decides_ties(ranks: Sequence[int], pod: int, rank: int) -> bool:
-    """Return whether a new rank only excludes some of the orders that were possible: so it cannot do harm.
+    """Return whether a new rank only excludes some of the orders that were possible, and so cannot do harm.
 
-    It does for a pod without a rank that gets the lowest one: pods without a rank could be deleted in any order.
+    The lowest rank does so for a pod that had none, because pods without a rank could be deleted in any order.
     """
     return not ranks[pod] and not any(0 < other < rank for other in ranks)
 
@@ -176,7 +176,7 @@ def _only_decides_ties(ranks: Sequence[int], pod: int, rank: int) -> bool:
 def _find_harmless(
     group: ScaleDown, ranks: Sequence[int], patches: Sequence[tuple[int, int]], before: Excess
 ) -> tuple[int | None, Excess]:
-    """Return the first patch after which no number of remaining pods is worse off, and what it leaves."""
+    """Return the first patch that leaves no number of remaining pods worse off, and the outcome after it."""
     for position, (pod, rank) in enumerate(patches):
         after = list(ranks)
         after[pod] = rank
@@ -187,5 +187,5 @@ def _find_harmless(
 
 
 def removals(ranks: Sequence[int]) -> tuple[int, ...]:
-    """Return all pods in the order in which their ranks are removed: the pods that go first anyway come first."""
+    """Return all pods in the order in which their ranks are removed: first the pods that are deleted first anyway."""
     return tuple(sorted(range(len(ranks)), key=ranks.__getitem__))

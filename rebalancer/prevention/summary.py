@@ -1,4 +1,4 @@
-"""What a scale-down of one workload would delete and leave, in question, answer and evidence."""
+"""What a scale-down of one workload would delete and leave: question, answer and evidence."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from rebalancer.scheduling.view import View
 
 _QUESTION = "What would a scale-down leave?"
 _MOST = 8
-"""Numbers of replicas that are listed."""
+"""The most numbers of replicas that are listed."""
 
 
 class ScaleDownAnswer(NamedTuple):
@@ -30,7 +30,7 @@ class ScaleDownAnswer(NamedTuple):
 def explain_scale_downs(
     workload: Reference, view: View, assessment: Assessment, policy: Policy
 ) -> Iterator[ScaleDownAnswer]:
-    """Yield what a scale-down of a workload would leave; nothing where no rule counts its pods, or with Off."""
+    """Yield what a scale-down of a workload would leave; nothing if no rule counts its pods, or with Off."""
     if policy.prevention.scale_down is ScaleDownPrevention.OFF:
         return
     mine = [member for member in members(view) if member.reference == workload and member.owner is not None]
@@ -69,7 +69,7 @@ def _explain_group(result: GroupResult, view: View, policy: Policy) -> ScaleDown
 
 
 def _explain_stateful_set(group: PodGroup) -> ScaleDownAnswer:
-    """Say which numbers of replicas satisfy the rules: a StatefulSet deletes the highest ordinals, always."""
+    """Say which numbers of replicas satisfy the rules; a StatefulSet always deletes the highest ordinals."""
     first = group.owner.first_ordinal
     ordinals = {number: pod_ordinal(pod.name) - first for number, pod in enumerate(group.pods)}
     good = []
