@@ -1,7 +1,8 @@
-"""Which nodes are interchangeable for the pods of a rollout: a search tries one of them.
+"""Which nodes are interchangeable for the pods of a rollout; a search tries only one of each kind.
 
-Nodes are alike if their labels are, but for their own name, and if other pods there mean the same to the new pods:
-capacity, and what their rules count. Where a node has capacity for all pods of a rollout, its amount does not matter.
+Nodes are alike if they have equal labels, except for their names, and if the other pods there mean the same to the new
+pods: free capacity, and what their rules count. If a node has capacity for all pods of a rollout, its free amount does
+not matter.
 """
 
 from collections import Counter
@@ -15,7 +16,7 @@ from rebalancer.scheduling.view import View
 
 
 def number_alike(view: View, old: Iterable[Pod], sample: Pod, pods: int) -> Mapping[str, int]:
-    """Return a number for each node, equal for alike nodes: for the `old` pods and this many new pods like `sample`."""
+    """Return a number for each node, equal for alike nodes, for the `old` pods and this many pods like `sample`."""
     numbers: dict[Hashable, int] = {}
     if sample.claims or sample.drivers:  # a volume is on one node and not on others
         return {name: number for number, name in enumerate(view.nodes.by_name)}
@@ -33,7 +34,7 @@ def number_alike(view: View, old: Iterable[Pod], sample: Pod, pods: int) -> Mapp
 
 
 def is_ample(node: Node, used: Usage, sample: Pod, pods: int) -> bool:
-    """Return whether this many new pods fit on a node beside everything that is there."""
+    """Return whether this many new pods fit on a node beside everything that is already there."""
     have, needs = node.allocatable, sample.requests
     amounts = [
         (node.pods, used.pods, 1),
@@ -51,7 +52,7 @@ def _measure(node: Node, used: Usage) -> Hashable:
 
 
 def _find_counted(there: Sequence[Pod], sample: Pod) -> Hashable:
-    """Return what rules may count: the new pods' own rules, and rules of pods that keep others away."""
+    """Return what rules may count: rules of the new pods, and anti-affinity of other pods against them."""
     affinity = sample.spec.pod_affinity
     terms = (*affinity.required, *affinity.anti_required)
     selectors = [one.selector for one in terms] + [one.selector for one in sample.spec.spread]

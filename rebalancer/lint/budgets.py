@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets that never allow an eviction, and pods that two of them select."""
+"""PodDisruptionBudgets that never allow an eviction, and pods that two budgets select."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +12,7 @@ _NO_DRAIN = "no drain of a node with one of them ends"
 
 
 def check_budgets(manifests: Manifests) -> Iterator[Finding]:
-    """Yield budgets that allow nothing while all pods are healthy, and budgets that select pods of another."""
+    """Yield budgets that allow nothing while all pods are healthy, and budgets that select another budget's pods."""
     first_of: dict[int, Manifest] = {}
     for manifest in manifests.every:
         budget = manifest.budget

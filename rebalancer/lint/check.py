@@ -34,7 +34,7 @@ _ALWAYS: Final[Sequence[Callable[[Manifest], Iterator[Finding]]]] = (
     check_constraints,
     check_label_keys,
 )
-"""What follows from a single manifest."""
+"""The rules that need only a single manifest."""
 
 _WITHOUT_A_CLUSTER: Final[Sequence[Callable[[Manifest], Iterator[Finding]]]] = (
     check_keys,
@@ -42,7 +42,7 @@ _WITHOUT_A_CLUSTER: Final[Sequence[Callable[[Manifest], Iterator[Finding]]]] = (
     check_rollouts,
     check_scale_downs,
 )
-"""What depends on a cluster that is not known."""
+"""Findings that depend on a cluster, where no cluster is known."""
 
 
 def lint(
@@ -52,9 +52,9 @@ def lint(
     source: str = "",
     policy: Policy | None = None,
 ) -> Sequence[Finding]:
-    """Return what the rules find, by file and line; with a cluster also what follows there.
+    """Return what the rules find, by file and line; with a cluster, also what the manifests cause there.
 
-    `drained` are nodes of the cluster that are to be drained. `source` names the cluster in findings that are about no
+    `drained` are nodes of the cluster that are to be drained. `source` names the cluster in findings that concern no
     manifest. The manifests are checked against the limits of `policy`.
     """
     findings = [*_find(manifests), *check_twice(manifests), *check_budgets(manifests)]

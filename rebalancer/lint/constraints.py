@@ -14,7 +14,7 @@ from rebalancer.scheduling.versions import EMPTY_SELECTOR_FIXED
 
 
 def check_constraints(manifest: Manifest) -> Iterator[Finding]:
-    """Yield constraints that the API server refuses, and constraints that exclude other rules."""
+    """Yield constraints that the API server refuses, and constraints that conflict with other rules."""
     workload = manifest.workload
     if workload is None or workload.template is None or manifest.template is None:
         return
@@ -87,7 +87,7 @@ def _pinned(manifest: Manifest, path: Path, constraint: SpreadConstraint) -> Ite
 
 
 def _counts_own(manifest: Manifest, constraint: SpreadConstraint) -> bool:
-    """Return whether a constraint counts the template's own pods together."""
+    """Return whether a constraint counts all pods of its own template together."""
     assert manifest.workload is not None
     assert manifest.workload.template is not None
     selector, labels = constraint.selector, manifest.workload.template.labels
@@ -95,7 +95,7 @@ def _counts_own(manifest: Manifest, constraint: SpreadConstraint) -> bool:
 
 
 def _admitted_values(manifest: Manifest, key: str) -> int | None:
-    """Return how many values of a label the template's nodes may have at most, None where nothing bounds them."""
+    """Return how many values of a label the template's nodes may have at most; None if nothing limits them."""
     assert manifest.workload is not None
     assert manifest.workload.template is not None
     affinity = manifest.workload.template.spec.node_affinity
@@ -113,7 +113,7 @@ def _admitted_values(manifest: Manifest, key: str) -> int | None:
 
 
 def _too_few_domains(manifest: Manifest) -> Iterator[Finding]:
-    """Yield required anti-affinity with fewer domains than pods, since the node selector names too few."""
+    """Yield required anti-affinity with fewer domains than pods, because the node selector names too few."""
     for path, term in own_terms(manifest, apart=True):
         admitted = _admitted_values(manifest, term.topology_key)
         shortage = find_shortage(manifest, admitted) if admitted is not None else None
@@ -129,7 +129,7 @@ def _too_few_domains(manifest: Manifest) -> Iterator[Finding]:
 
 
 def _together_and_apart(manifest: Manifest, at: Path, spread: Sequence[SpreadConstraint]) -> Iterator[Finding]:
-    """Yield rules that keep the template's own pods both in one domain and out of it."""
+    """Yield rules of a template that require its own pods both to share a domain and not to share it."""
     apart = {
         term.topology_key: path
         for path, term in own_terms(manifest, apart=True)
@@ -169,7 +169,7 @@ def _together_and_apart(manifest: Manifest, at: Path, spread: Sequence[SpreadCon
 
 
 def _together(key: str, *, alone: bool) -> str:
-    """Say where affinity keeps pods, and under which condition if it may select pods other than its own `alone`."""
+    """Say where affinity keeps pods. If it may select pods other than its own `alone`, say under which condition."""
     unless = "" if alone else ", unless the rules count pods of others, too"
     return f"keeps the pods in one domain of {key}{unless}"
 

@@ -17,13 +17,13 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 MOST_WORK: Final = 30_000_000
-"""Bounds the search: a state costs the square of its nodes. A larger game is refused."""
+"""The most work of a search, which costs the square of the nodes for each state. A larger game is refused."""
 
 MOST_PODS: Final = 400
-"""Pods of a game: the search recurses once for each pod."""
+"""The most pods of a game; the search recurses once for each pod."""
 
 _State = tuple[tuple[int, ...], ...]
-"""By zone and node, a bit set of the groups with a pod there; sorted, since equal places are alike."""
+"""The state: by zone and node, a bit set of the groups with a pod there. It is sorted, since equal places are alike."""
 
 
 class GameTooLargeError(ValueError):
@@ -68,7 +68,7 @@ def play_game(
 
 
 def _placements(state: _State, group: int, skew: int, zone_skew: int | None) -> Iterator[_State]:
-    """Yield the states after placing a pod of a group, one for each node that admits it."""
+    """Yield the states after a pod of a group is placed, one for each node that admits it."""
     least = min(node.bit_count() for zone in state for node in zone)
     zone_counts = [sum(node.bit_count() for node in zone) for zone in state]
     for zone_index, zone in enumerate(state):

@@ -18,11 +18,11 @@ class PatchOperation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LintFinding(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a rule says of an object, `object` being KIND NAMESPACE/NAME, "" of a file that cannot be read.
+    """What a rule finds in an object. `object` is KIND NAMESPACE/NAME, or "" for a file that cannot be read.
 
-    `help` is where the project's pages explain the rule, `patch` the smallest change after which it finds nothing,
-    empty where there is none. Rules about limits have the `numbers` of the message by name, and all `sizes` (numbers of
-    pods); a message shows the first few.
+    `help` is where the project's pages explain the rule. `patch` is the smallest change that removes the finding, empty
+    if there is none. Rules about limits have the `numbers` of the message by name, and all `sizes` (numbers of pods); a
+    message shows only the first few.
     """
 
     rule: Text
@@ -38,14 +38,14 @@ class LintFinding(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class InputError(CamelCaseStruct, frozen=True, kw_only=True):
-    """A file that could not be read, and why: nothing is said of what is in it."""
+    """A file that could not be read, and why; its contents were not checked."""
 
     file: Text
     message: Text
 
 
 class LintDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """The findings of `objects` objects in `files` files, by file and line; `errors` are the files not read."""
+    """The findings in `objects` objects of `files` files, by file and line; `errors` are the unreadable files."""
 
     api_version: str = API_VERSION
     kind: str = "Lint"
@@ -58,7 +58,7 @@ class LintDocument(CamelCaseStruct, frozen=True, kw_only=True):
 def lint_document(
     findings: Sequence[Finding], files: int, objects: int, errors: Sequence[InputError] = ()
 ) -> LintDocument:
-    """Return the document of findings; `files` were read."""
+    """Return the document of findings; `files` are the files that were read."""
     return LintDocument(files=files, objects=objects, findings=tuple(map(_finding, findings)), errors=tuple(errors))
 
 

@@ -1,7 +1,7 @@
-"""Why pods of a manifest that find no node in the model may find one: what the manifests or the snapshot leave open.
+"""Why pods that find no node in the model may find one nevertheless: what the manifests or the snapshot leave open.
 
-Some pods keep the template of the cluster. Some surplus pods go first, and nobody knows which. A priority that is not
-known may preempt others.
+Some pods keep the template of the cluster. Some surplus pods go first, and it is not known which. A pod of unknown
+priority may preempt others.
 """
 
 from typing import Final
@@ -15,7 +15,7 @@ PRIORITY_CLASS: Final = "PriorityClass"
 
 
 def count_not_replaced(manifest: Manifest, ground: Ground) -> int:
-    """Return how many pods of a manifest with another template than the cluster's are not created with it."""
+    """Return how many pods of a manifest whose template differs from the cluster's are not created with it."""
     owner = ground.find_owner(manifest)
     if owner is None or owner.uid in ground.snapshot.workload:
         return 0
@@ -33,7 +33,7 @@ def has_unknown_priority(manifest: Manifest, ground: Ground) -> bool:
 
 
 def describe_doubt(manifest: Manifest, ground: Ground, short: int) -> str:
-    """Say why it is not proved that `short` pods of a manifest find no node, "" where it is proved."""
+    """Say why it is not proved that `short` pods of a manifest find no node; return "" if it is proved."""
     kept = count_not_replaced(manifest, ground)
     if is_paused(manifest) and kept:
         return "the Deployment is paused, and none is created before it is resumed"

@@ -1,11 +1,13 @@
 """In which order the pods of a drain have to go.
 
-Problem: a budget lets pods go one by one, and keeps the last where new pods find no node. If the budget counts the pods
-of several workloads, pods that find a node elsewhere may go first. Idea: simulate the drain once for each order of its
-workloads. A pod goes as soon as its budget allows it, and its replacement goes where the model thinks most likely.
+Problem: a budget lets pods go one by one. A pod whose replacement finds no node uses the budget up, and the pods behind
+it stay. If the budget counts the pods of several workloads, pods that do find a node elsewhere may go first.
 
-Example: three workloads share a budget that lets one of nine pods be missing. The new pod of the first finds no node.
-If the first is evicted last, the drain ends. If it is evicted first, the others stay.
+Idea: simulate the drain once for each order of its workloads. A pod goes as soon as its budget allows it, and its
+replacement goes to the node that the model considers most likely.
+
+Example: three workloads share a budget that lets one of nine pods be missing. The new pod of the first workload finds
+no node. If that workload is evicted last, the drain ends. If it is evicted first, the others stay.
 
 Cost: a placement for each pod and each of `MOST_ORDERS` orders.
 """
@@ -28,11 +30,11 @@ from rebalancer.scheduling.view import View
 
 MOST_ORDERS: Final = 24
 MOST_PODS: Final = 100
-"""Orders are simulated for drains of up to this many pods."""
+"""Orders are simulated only for drains of up to this many pods."""
 
 
 class Played(NamedTuple):
-    """An order of workloads, the pods that stay, and the replacements that wait for a node at its end."""
+    """An order of workloads, the pods that stay in it, and the replacements without a node at its end."""
 
     order: tuple[Reference, ...]
     staying: Mapping[Reference, Sequence[Pod]]
@@ -40,7 +42,7 @@ class Played(NamedTuple):
 
 
 def play_orders(view: View, nodes: Sequence[str], there: Mapping[Reference, Sequence[Pod]]) -> Sequence[Played]:
-    """Return the result of a drain in different orders of its workloads; none where there are too many pods."""
+    """Return the result of a drain in different orders of its workloads; nothing if there are too many pods."""
     if sum(map(len, there.values())) > MOST_PODS:
         return ()
     cordoned = tuple(
@@ -52,13 +54,13 @@ def play_orders(view: View, nodes: Sequence[str], there: Mapping[Reference, Sequ
 
 
 def count_allowed(budget: DisruptionBudget, view: View) -> int:
-    """Return how many pods of a budget may go now."""
+    """Return how many pods a budget lets go now."""
     healthy = sum(pod.ready and not pod.terminating for pod in view.snapshot.budget_selection.pods_of(budget))
     return max(0, healthy - budget.desired_of(budget.expected))
 
 
 class _Play:
-    """One drain, pod by pod; a budget's allowance is negative while too few of its pods are healthy."""
+    """One drain, pod by pod. A budget's allowance is negative while too few of its pods are healthy."""
 
     def __init__(self, view: View, there: Mapping[Reference, Sequence[Pod]]) -> None:
         self._view = view
@@ -74,7 +76,7 @@ class _Play:
                 self._spare[str(budget)] = healthy - budget.desired_of(budget.expected)
 
     def run(self, order: tuple[Reference, ...]) -> Played:
-        """Evict pods as long as one may go, always the first in the order."""
+        """Evict pods as long as any may go, always the first in the order."""
         while gone := next((pod for workload in order for pod in self._left[workload] if self._may_go(pod)), None):
             self._evict(gone)
         return Played(order, {workload: pods for workload, pods in self._left.items() if pods}, self._waiting)

@@ -1,4 +1,4 @@
-"""Whether a drain of nodes ends: which of their pods no budget lets go, and which find no other node."""
+"""Whether a drain of nodes ends: which pods a budget keeps there, and which find no other node."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,7 @@ _Found = tuple[Rule, Severity, str]
 
 
 def check_drain(ground: Ground, nodes: Sequence[str], source: str) -> Iterator[Finding]:
-    """Yield what keeps a drain of these nodes from its end; `source` names the cluster where no manifest is meant."""
+    """Yield what prevents a drain of these nodes from ending; `source` names the cluster if no manifest is meant."""
     view, there = ground.now, defaultdict[Reference, list[Pod]](list)
     for node in nodes:
         for pod in view.pods_on(node):
@@ -56,7 +56,7 @@ def _never_ends(found: _Found | None) -> bool:
 def _find_order(
     there: Mapping[Reference, Sequence[Pod]], nodes: Sequence[str], view: View
 ) -> Iterator[tuple[Reference, _Found]]:
-    """Yield the workloads whose pods have to wait for those of others, or for each other."""
+    """Yield the workloads whose pods have to wait for pods of another workload, or for each other."""
     orders = play_orders(view, nodes, there)
     stuck = [one for one in orders if one.staying and one.waiting]
     ends = next((one.order for one in orders if not one.staying), None)
@@ -75,7 +75,7 @@ def _find_order(
 
 
 def _find_turns(there: Mapping[Reference, Sequence[Pod]], view: View) -> Iterator[tuple[Reference, _Found]]:
-    """Yield the workloads whose budget lets fewer pods go at once than are there."""
+    """Yield the workloads whose budget lets fewer pods go at once than are on the nodes."""
     counts = Counter[DisruptionBudget]()
     selection = view.snapshot.budget_selection
     for pods in there.values():
@@ -92,7 +92,7 @@ def _find_turns(there: Mapping[Reference, Sequence[Pod]], view: View) -> Iterato
 
 
 def _find_data(pods: Sequence[Pod]) -> Iterator[_Found]:
-    """Yield that pods have emptyDir volumes; `medium: Memory` is no finding.
+    """Yield that pods have emptyDir volumes, except with `medium: Memory`.
 
     Source: `staging/src/k8s.io/kubectl/pkg/drain/filters.go` (localStorageFilter).
     """
@@ -108,13 +108,16 @@ def _find_data(pods: Sequence[Pod]) -> Iterator[_Found]:
 
 
 def _is_drained(pod: Pod) -> bool:
-    """Return whether a drain evicts a pod: not if it is a DaemonSet's, the node's own, or ends by itself."""
+    """Return whether a drain evicts a pod.
+
+    It does not evict pods of DaemonSets, static pods, and pods that end by themselves.
+    """
     own = pod.owner is not None and pod.owner.kind in NODE_OWNERS
     return not (own or pod.mirror or pod.finished or pod.terminating)
 
 
 def _find(pods: Sequence[Pod], row: Remaining | None, nodes: Sequence[str], view: View) -> _Found | None:
-    """Return what becomes of the pods of a workload on the nodes, None where all are evicted and come back."""
+    """Return what happens to the pods of a workload on the nodes; None if all are evicted and come back."""
     number = plural(len(pods), "pod")
     # The API server evicts pending pods whatever budgets say. Source: `canIgnorePDB` of `core/pod/storage/eviction.go`.
     guarded = [pod for pod in pods if pod.phase is not PodPhase.PENDING]
@@ -138,7 +141,7 @@ def _find(pods: Sequence[Pod], row: Remaining | None, nodes: Sequence[str], view
 def _find_kept(
     pods: Sequence[Pod], budget: DisruptionBudget, row: Remaining | None, nodes: Sequence[str], view: View
 ) -> str:
-    """Return why a budget never lets some pod go, "" where it lets each go."""
+    """Return why a budget never lets some pod go; "" if it lets each go."""
     desired = budget.desired_of(budget.expected)
     if not (budget.expected and desired and _is_heeded(budget, pods, view)):
         return ""
@@ -160,7 +163,7 @@ def _find_kept(
 
 
 def _find_kept_now(pods: Sequence[Pod], budget: DisruptionBudget, view: View) -> str:
-    """Return why a budget lets no pod go as things are: others of its pods are not Ready."""
+    """Return why a budget lets no pod go at the moment: others of its pods are not Ready."""
     desired, healthy = budget.desired_of(budget.expected), _count_healthy(budget, view)
     if not desired or healthy > desired or not _is_heeded(budget, pods, view):
         return ""
@@ -173,7 +176,7 @@ def _find_kept_now(pods: Sequence[Pod], budget: DisruptionBudget, view: View) ->
 def _is_heeded(budget: DisruptionBudget, pods: Sequence[Pod], view: View) -> bool:
     """Return whether one of the pods is Ready, or the budget keeps unready pods, too.
 
-    The budget does not keep unready pods while enough others are healthy, or where its unhealthyPodEvictionPolicy is
+    The budget does not keep unready pods if enough others are healthy, or if its unhealthyPodEvictionPolicy is
     AlwaysAllow.
     """
     is_whole = _count_healthy(budget, view) >= budget.desired_of(budget.expected)

@@ -10,7 +10,10 @@ from rebalancer.model.worded import Worded
 
 
 class Severity(StrEnum):
-    """How bad it is: an error will be refused or get stuck; a warning will under a condition that it names."""
+    """How bad a finding is.
+
+    An error will be refused or get stuck; a warning will do so under a condition that it names.
+    """
 
     ERROR = "error"
     WARNING = "warning"
@@ -23,11 +26,11 @@ class Severity(StrEnum):
 
 
 class Rule(Worded):
-    """The rules; `sentence` says what each finds, in the page of rules."""
+    """The rules; `sentence` says, in the page of rules, what each rule finds."""
 
     @property
     def help(self) -> str:
-        """Where the pages of the project explain it."""
+        """Where the project's pages explain the rule."""
         return f"docs/lint.md#{self.value}"
 
     UNREADABLE = (
@@ -235,16 +238,17 @@ class Operation(NamedTuple):
     value: Any = None
 
     def pointer_in(self, manifest: Manifest) -> str:
-        """Return the path as a JSON Pointer (RFC 6901) in the document that has the object."""
+        """Return the path as a JSON Pointer (RFC 6901) in the document that contains the object."""
         steps = (*manifest.prefix, *self.path)
         return "".join(f"/{str(step).replace('~', '~0').replace('/', '~1')}" for step in steps)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """What a rule says of a manifest, at the line of `path`; `patch` is the smallest change, empty where none helps.
+    """What a rule says about a manifest, at the line of `path`; `patch` is the smallest change, empty if none helps.
 
-    `numbers` are the message's numbers by name. `sizes` are the numbers of pods that it lists, for rules about limits.
+    `numbers` are the message's numbers by name. `sizes` are the numbers of pods that the message lists, for rules about
+    limits.
     """
 
     rule: Rule
@@ -258,18 +262,18 @@ class Finding:
 
     @property
     def line(self) -> int:
-        """The line of the field that it is about."""
+        """The line of the field that the finding is about."""
         return self.manifest.find_line(self.path)
 
 
 def sort_findings(findings: Iterable[Finding]) -> Sequence[Finding]:
-    """Return findings in the order of files, lines and rules, without findings that a comment turns off."""
+    """Return findings ordered by file, line and rule, without those that a comment turns off."""
     kept = (one for one in findings if one.rule not in one.manifest.ignores)
     return sorted(kept, key=lambda one: (one.manifest.file, one.line, one.severity.rank, one.rule, one.message))
 
 
 def set_field(manifest: Manifest, path: Path, value: Any) -> tuple[Operation, ...]:
-    """Return the operations that set a field, with the objects around it that are not written."""
+    """Return the operations that set a field, and create the objects around it that are missing."""
     for length in range(1, len(path)):
         if manifest.find(path[:length]) is None:
             for step in reversed(path[length:]):

@@ -1,7 +1,7 @@
-"""The cluster in which manifests would be deployed, now and with their workloads deployed.
+"""The cluster in which manifests would be deployed, as it is now and with their workloads deployed.
 
-Workloads that exist already get the manifest's replicas and template. If the template differs from theirs, their pods
-are gone and have to be placed again: that is how a rollout ends.
+Existing workloads get the manifest's replicas and template. If the template differs from theirs, their pods are gone
+and have to be placed again, as at the end of a rollout.
 """
 
 from collections import defaultdict
@@ -31,14 +31,14 @@ from rebalancer.scheduling.view import View
 
 _HASH: Final = "pod-template-hash"
 _NEW: Final = "lint"
-"""The revision of a Deployment's new pods: no controller makes a hash like this word."""
+"""The revision of a Deployment's new pods, a word that no controller generates as a hash."""
 
 _TOP: Final = "Deployment"
 
 
 @dataclass(frozen=True)
 class Ground:
-    """A cluster and manifests; `profile` is how its scheduler places pods."""
+    """A cluster and manifests; `profile` is the profile of its scheduler."""
 
     snapshot: Snapshot
     manifests: Manifests
@@ -51,12 +51,12 @@ class Ground:
 
     @cached_property
     def deployed(self) -> View:
-        """The cluster in which all manifests are deployed, and their new pods wait for a node."""
+        """The cluster in which all manifests are deployed, while their new pods have no node yet."""
         return View(self._deploy({}), self.profile)
 
     @cached_property
     def scaled(self) -> View | None:
-        """`deployed` with the most pods that autoscalers choose; None where none chooses more than is deployed."""
+        """`deployed` with the most pods that autoscalers choose; None if none of them chooses more than is deployed."""
         more = {
             workload: min(number, MOST_SCALED)
             for workload, manifest in self.by_workload.items()
@@ -81,7 +81,7 @@ class Ground:
         return View(replace(self.snapshot, pods=()), self.profile)
 
     def count_domains(self, manifest: Manifest, key: str) -> int:
-        """Return how many domains of a key have a node that takes a manifest's pods, apart from capacity in use."""
+        """Return how many domains of a key have a node that admits a manifest's pods, whatever its free capacity."""
         owner = self.find_owner(manifest)
         if owner is None:
             return 0
@@ -90,7 +90,7 @@ class Ground:
         return len({value for node, value in self.empty.nodes.values(key).items() if node in left})
 
     def find_rollout(self, manifest: Manifest) -> tuple[Workload, Sequence[Pod]] | None:
-        """Return the owner of a rollout's new pods, and the live old pods; None where there is no rollout."""
+        """Return the owner of a rollout's new pods, and the live old pods; None if there is no rollout."""
         if manifest not in self._rollouts:
             self._rollouts[manifest] = self._find_rollout(manifest)
         return self._rollouts[manifest]
@@ -108,12 +108,12 @@ class Ground:
         return owner, [pod for pod in pods if not (pod.finished or pod.terminating)]
 
     def find_live(self, manifest: Manifest) -> Workload | None:
-        """Return the workload of a manifest as the cluster has it, None where it has none."""
+        """Return the live workload that a manifest describes; None if the cluster has none."""
         return self._there.get(reference_of(manifest))
 
     @cached_property
     def settled(self) -> View:
-        """The cluster as it is once the terminating pods have ended."""
+        """The cluster as it is after the terminating pods have ended."""
         return lose(self.now, frozenset(), Phase.GONE).after
 
     @cached_property
@@ -126,7 +126,7 @@ class Ground:
 
     @cached_property
     def changing(self) -> frozenset[Reference]:
-        """The workloads of the manifests whose pods change: their number or their template."""
+        """The workloads of the manifests whose pods change, by number or by template."""
         found = set()
         for reference, manifest in self.by_workload.items():
             owner = self.find_owner(manifest)
@@ -136,7 +136,7 @@ class Ground:
         return frozenset(found)
 
     def make_pod(self, owner: Workload, ordinal: int = 0) -> Pod | Unpredictable:
-        """Return a new pod of an owner of a manifest, as its controller creates it; or why that is not known."""
+        """Return a new pod of a manifest's owner, as its controller creates it; or why the pod is not known."""
         pod = _sample(owner, self.now, ordinal)
         return replacement(pod, View(replace(self.snapshot, nodes=(), pods=(pod,), workloads=(owner,)), self.profile))
 
@@ -148,7 +148,7 @@ class Ground:
 
     @cached_property
     def scaled_down(self) -> Reference | None:
-        """The first workload of the manifests that keeps some of today's pods, but not all; None without one."""
+        """The first workload of the manifests that keeps some, but not all, of today's pods; None if there is none."""
         for reference in sorted(self.changing):
             owner = self.find_owner(self.by_workload[reference])
             assert owner is not None
@@ -163,7 +163,7 @@ class Ground:
 
     @cached_property
     def _below(self) -> Mapping[str, Sequence[Workload]]:
-        """The workloads that others own, by their owner's UID."""
+        """The workloads that another workload owns, by that owner's UID."""
         found = defaultdict[str, list[Workload]](list)
         for one in self.snapshot.workloads:
             if one.owner is not None:
@@ -198,7 +198,7 @@ class Ground:
         )
 
     def _owners(self, manifest: Manifest, written: Workload) -> Iterator[Workload]:
-        """Yield the workload and, below a Deployment, its ReplicaSet: the last one owns the pods."""
+        """Yield the workload and, for a Deployment, its ReplicaSet. The last one owns the pods."""
         known = self._there.get(reference_of(manifest))
         uid = known.uid if known is not None else f"{_NEW}/{reference_of(manifest)}"
         most = MOST_SCALED if self.snapshot.nodes else written.replicas
@@ -226,22 +226,22 @@ class Ground:
 
     @cached_property
     def by_workload(self) -> dict[Reference, Manifest]:
-        """The manifests of workloads whose pods are replaced, the last for each workload."""
+        """The manifests of workloads whose pods are replaced; of several for one workload, the last."""
         return {reference_of(one): one for one in self.manifests.workloads if is_placed(one)}
 
 
 def is_placed(manifest: Manifest) -> bool:
-    """Return whether a manifest's pods are placed in the cluster: for other kinds it is not known where they go."""
+    """Return whether a manifest's pods are placed in the cluster; for other kinds, their places are not known."""
     return manifest.kind in REPLACING_KINDS or manifest.kind == _TOP
 
 
 def reference_of(manifest: Manifest) -> Reference:
-    """Return the name of a manifest's workload in its cluster."""
+    """Return a reference to the workload of a manifest in its cluster."""
     return Reference(namespace_of(manifest), manifest.kind, manifest.name)
 
 
 def namespace_of(manifest: Manifest) -> str:
-    """Return the namespace where it is deployed: `default` where it says none."""
+    """Return the namespace where a manifest is deployed: `default` if it names none."""
     return manifest.namespace or "default"
 
 
@@ -256,7 +256,7 @@ def _has_template(owner: Workload, template: PodTemplate) -> bool:
 
 
 def _sample(owner: Workload, view: View, ordinal: int = 0) -> Pod:
-    """Return a pending pod of an owner: all are like the first, except for names with the ordinal.
+    """Return a pending pod of an owner; all its pods are alike, except for names with the ordinal.
 
     It is as the API server makes it: `matchLabelKeys` are in its selectors.
     """

@@ -1,7 +1,7 @@
-"""Required affinity of pods to each other that a drain cannot resolve.
+"""Required affinity of pods to each other that prevents a drain from ending.
 
 Problem: a new pod goes only where another pod of the workload is. While all of them are in a domain that is drained as
-a whole, none is placed elsewhere before the last is gone. A budget that keeps one pod healthy keeps it there.
+a whole, none is placed elsewhere before the last is gone. A budget that keeps one pod healthy prevents that.
 """
 
 from collections.abc import Collection
@@ -13,10 +13,10 @@ from rebalancer.scheduling.view import View
 
 
 def find_key_that_holds(pod: Pod, budget: DisruptionBudget, nodes: Collection[str], view: View) -> str | None:
-    """Return the key over which required affinity keeps a pod's workload on nodes that are drained, None without.
+    """Return the key by which required affinity holds a pod's workload on nodes that are drained; None if none does.
 
-    `pod` is a pod of it on these nodes, whose terms include what `matchLabelKeys` adds. A budget that counts pods of
-    other workloads, too, may let all of these go.
+    `pod` is a pod of the workload on these nodes, whose terms include what `matchLabelKeys` adds. A budget that also
+    counts pods of other workloads may let all of these go.
     """
     if any(not _is_sibling(one, pod) for one in view.snapshot.budget_selection.pods_of(budget)):
         return None
@@ -35,7 +35,7 @@ def _is_of_its_namespace(term: PodAffinityTerm, pod: Pod) -> bool:
 
 
 def _is_held(term: PodAffinityTerm, pod: Pod, nodes: Collection[str], view: View) -> bool:
-    """Return whether all pods that a term selects belong to one owner, in domains without any other node."""
+    """Return whether all pods that a term selects belong to one owner, and are in domains without any other node."""
     selector, values = term.selector, view.nodes.values(term.topology_key)
     if selector is None or not selector.matches(pod.labels):
         return False

@@ -1,6 +1,6 @@
-"""Patches that can be applied one after the other: removing an item of a list moves the items behind it.
+"""Patches that can be applied one after the other, although removing an item of a list moves the items behind it.
 
-A later patch of the same object that names such an item is left out: the next call of lint has it, at its new index.
+A later patch of the same object that names such an item is left out: the next call of lint has it, with the new index.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ from rebalancer.lint.manifest import Manifest, Path
 
 
 def drop_displaced(findings: Iterable[Finding]) -> Iterator[Finding]:
-    """Yield the findings, without patches that no longer apply after the patches before them."""
+    """Yield the findings, without the patches that no longer apply after the patches before them."""
     removed = defaultdict[Manifest, list[Path]](list)
     for finding in findings:
         gone = removed[finding.manifest]
@@ -24,7 +24,7 @@ def drop_displaced(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _is_displaced(path: Path, item: Path) -> bool:
-    """Return whether a path leads through an item of a list, or through an item behind it."""
+    """Return whether a path leads through a removed item of a list, or through an item behind it."""
     *way, position = item
     if len(path) < len(item) or path[: len(way)] != tuple(way):
         return False

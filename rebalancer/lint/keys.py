@@ -1,4 +1,4 @@
-"""Topology keys that are nearly well-known keys, and outdated keys."""
+"""Topology keys that look like misspelled well-known keys, and outdated keys."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -21,11 +21,11 @@ _OUTDATED: Final = {
 """Source: the same page; clouds still set the first two keys on some nodes, and Kubernetes itself on none."""
 
 _OWN_PREFIXES: Final = ("kubernetes.io", "k8s.io")
-"""Only Kubernetes may use these prefixes, or prefixes that end so: an unknown key with such a prefix is a mistake."""
+"""Only Kubernetes may use these prefixes, or prefixes with these ends: other keys with them are mistakes."""
 
 
 def check_keys(manifest: Manifest) -> Iterator[Finding]:
-    """Yield the topology keys of a template that are probably mistyped."""
+    """Yield the topology keys of a template that are probably misspelled."""
     for path, key in topology_keys(manifest):
         meant = _OUTDATED.get(key)
         what = f"is outdated: new nodes have {meant}" if meant else ""
@@ -44,7 +44,7 @@ def check_keys(manifest: Manifest) -> Iterator[Finding]:
 
 
 def replace_key(manifest: Manifest, path: Path, meant: str) -> tuple[Operation, ...]:
-    """Return the operation that writes another topology key; none where two constraints would then share it."""
+    """Return the operation that sets another topology key; none if two constraints would then have the same key."""
     *way, number, _ = path
     others = manifest.find(tuple(way)) if "topologySpreadConstraints" in way else ()
     action = manifest.find((*way, number, "whenUnsatisfiable"))
@@ -54,7 +54,7 @@ def replace_key(manifest: Manifest, path: Path, meant: str) -> tuple[Operation, 
 
 
 def _describe_effect(path: Path) -> str:
-    """Say what a rule does over a key that no node has: a hard spread constraint admits no node."""
+    """Say what a rule does with a key that no node has: a hard spread constraint admits no node."""
     if "topologySpreadConstraints" in path:
         return "a hard constraint over a key that no node has admits no node, a soft one does nothing"
     if "podAffinity" in path and "requiredDuringSchedulingIgnoredDuringExecution" in path:
@@ -70,7 +70,7 @@ def _is_meant(known: str, key: str) -> bool:
 
 
 def topology_keys(manifest: Manifest) -> Iterator[tuple[Path, str]]:
-    """Yield the topology keys of a template, of its spread constraints and of its pod affinity and anti-affinity."""
+    """Yield the topology keys in a template's spread constraints, pod affinity and anti-affinity."""
     if manifest.template is None:
         return
     spec = (*manifest.template, "spec")

@@ -46,7 +46,7 @@ def check_label_keys(manifest: Manifest) -> Iterator[Finding]:
 
 
 def find_in_both(manifest: Manifest, at: Path, selector: Any) -> Sequence[str]:
-    """Return the keys that a selector and the matchLabelKeys of the constraint or term at a path have in common."""
+    """Return the keys that are both in the selector and in the matchLabelKeys of the constraint or term at a path."""
     keys = manifest.find((*at, "matchLabelKeys"))
     if not isinstance(keys, list) or not isinstance(selector, Mapping):
         return []
@@ -55,7 +55,7 @@ def find_in_both(manifest: Manifest, at: Path, selector: Any) -> Sequence[str]:
 
 
 def drop_keys(manifest: Manifest, at: Path, dropped: Sequence[str]) -> tuple[Operation, ...]:
-    """Return the operation that removes keys from matchLabelKeys: a selector that names them needs none."""
+    """Return the operation that removes keys from matchLabelKeys; a selector that names them makes them superfluous."""
     path = (*at, "matchLabelKeys")
     left = [key for key in manifest.find(path) or () if key not in dropped]
     if not dropped:

@@ -1,7 +1,7 @@
-"""Which maxSkew guarantees a limit on a number of domains, which sizes cannot satisfy both, and which groups deadlock.
+"""Which maxSkew guarantees a limit with how many domains, which sizes cannot satisfy both, and which groups deadlock.
 
-A skew bound is no cap. With maxSkew s, the fullest of d domains holds at most s of n pods for certain only if d >= n -
-s + 1. With fewer domains a smaller maxSkew may do.
+A skew bound is no cap. With maxSkew s, the fullest of d domains is certain to hold at most s of n pods only if d >= n -
+s + 1. With fewer domains, a smaller maxSkew may be enough.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,30 +19,30 @@ from rebalancer.planning.single_class.placement import make_inner
 from rebalancer.policy import Condition, Share
 
 _MOST_GAMES: Final = 4
-"""Up to this many values of maxSkew are tried, in ascending order."""
+"""At most this many values of maxSkew are tried, in ascending order."""
 
 _MOST_CACHED: Final = 1_024
 
 
 class Cap(NamedTuple):
-    """How many pods of a given number a domain may hold: a share or a number; `total` is when it applies."""
+    """How many of a number of pods one domain may hold: a share or a number; `total` says when the limit applies."""
 
     share: Share | None
     most: int = 0
     total: Condition | None = None
 
     def of(self, pods: int) -> int:
-        """Return the most pods that one domain may hold; all where the limit does not apply."""
+        """Return the most pods that one domain may hold; all pods if the limit does not apply."""
         if self.total is not None and not self.total.holds(pods):
             return pods
         return self.share.cap(pods) if self.share is not None else self.most
 
 
 class Domains(NamedTuple):
-    """Domains, and the maxSkew of hard constraints over them and over the larger domains.
+    """Domains, with the maxSkew of hard constraints over them and over the larger domains.
 
-    `zones` are the numbers of domains in each larger domain; one number where there is none larger. `zone_max_skew` is
-    None for no such constraint.
+    `zones` are the numbers of domains in each larger domain, or one number if there are no larger domains.
+    `zone_max_skew` is None if there is no such constraint.
     """
 
     zones: tuple[int, ...]
@@ -57,7 +57,7 @@ class Domains(NamedTuple):
 class HardConstraint(NamedTuple):
     """A hard constraint with this maxSkew, under which one domain can hold `most` pods.
 
-    With at least `domains_needed` domains that is within the limit; None where no number of domains is enough.
+    With at least `domains_needed` domains, that is within the limit; None if no number of domains is enough.
     """
 
     max_skew: int
@@ -66,9 +66,9 @@ class HardConstraint(NamedTuple):
 
 
 class DeadlockSearch(NamedTuple):
-    """Groups with anti-affinity: the outcomes of placing their pods, the deadlocks, and the maxSkew without any.
+    """What happens when groups with anti-affinity are placed: the outcomes, the deadlocks, and a maxSkew without any.
 
-    `free_from` is None where none was found.
+    `free_from` is None if no such maxSkew was found.
     """
 
     ways: int
@@ -77,13 +77,16 @@ class DeadlockSearch(NamedTuple):
 
 
 def needed_domains(pods: int, cap: int, max_skew: int) -> int | None:
-    """Return from how many domains on a maxSkew keeps each within a cap; None where no number is enough."""
+    """Return the number of domains from which on a maxSkew keeps each within a cap; None if no number is enough."""
     # The least d with max_skew + (pods - max_skew) // d <= cap.
     return max(0, pods - max_skew) // (cap - max_skew + 1) + 1 if cap >= max_skew else None
 
 
 def find_constraints(pods: int, cap: int, domains: int) -> Sequence[HardConstraint]:
-    """Return the loosest constraint that can be enough, and, if it differs, the loosest that is enough here."""
+    """Return the loosest constraint that is enough with some number of domains.
+
+    If it differs, also return the loosest constraint that is enough with these domains.
+    """
 
     def make(max_skew: int) -> HardConstraint:
         return HardConstraint(max_skew, most_under(pods, domains, max_skew), needed_domains(pods, cap, max_skew))
@@ -94,7 +97,7 @@ def find_constraints(pods: int, cap: int, domains: int) -> Sequence[HardConstrai
 
 
 def size_problem(pods: int, domains: Domains) -> SizeProblem:
-    """Return the constraints before any pod is there, for all sizes up to a number of pods."""
+    """Return the constraints for an empty cluster, for all sizes up to a number of pods."""
     zones = Filling(tuple(Zone(((0, number),)) for number in sorted(domains.zones)))
     coarse = NO_RULE if domains.zone_max_skew is None else Rule(domains.zone_max_skew, len(domains.zones))
     fine = Rule(domains.max_skew, domains.number)
@@ -103,7 +106,10 @@ def size_problem(pods: int, domains: Domains) -> SizeProblem:
 
 @lru_cache(_MOST_CACHED)
 def search_deadlocks(groups: int, group_size: int, domains: Domains) -> DeadlockSearch | None:
-    """Simulate groups whose pods are kept apart, over the larger domains if there are any; None if it is too large."""
+    """Simulate groups whose pods are kept apart, over the larger domains if there are any.
+
+    Return None if the search is too large.
+    """
     zones = domains.zones if len(domains.zones) > 1 else (1,) * domains.number
     games: list[GameResult] = []
     with suppress(GameTooLargeError):
@@ -118,7 +124,7 @@ def search_deadlocks(groups: int, group_size: int, domains: Domains) -> Deadlock
 
 @lru_cache(_MOST_CACHED)
 def unattainable_sizes(pods: int, cap: Cap, domains: Domains) -> tuple[int, ...]:
-    """Return the sizes up to a number of pods that no placement keeps within both limit and constraints."""
+    """Return the sizes, up to a number of pods, that no placement keeps within both limit and constraints."""
     return tuple(_unattainable(pods, cap, domains))
 
 

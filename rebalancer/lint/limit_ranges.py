@@ -1,7 +1,7 @@
-"""LimitRanges that refuse the pods of a template: the workload is accepted, and its controller creates no pod.
+"""LimitRanges that refuse the pods of a template: the workload is accepted, but its controller can create no pod.
 
-A LimitRange of the cluster is certain to be there first. A LimitRange among the manifests may come after the first
-pods, and its defaults for containers are not counted in placements.
+A LimitRange of the cluster certainly exists before the pods. A LimitRange among the manifests may be created after the
+first pods, and its defaults for containers are not counted in placements.
 
 Source: `plugin/pkg/admission/limitranger/admission.go`.
 """
@@ -37,14 +37,14 @@ _WEBHOOKS: Final = "MutatingWebhookConfiguration"
 
 
 class _Refused(NamedTuple):
-    """Why no pod of a template is created, and the LimitRanges of its namespace."""
+    """Why no pod of a template can be created, and the LimitRanges of its namespace."""
 
     why: LimitRangeViolated | RequestAboveLimit
     ranges: Sequence[LimitRange]
 
 
 def check_limit_ranges(manifests: Manifests, ground: Ground | None) -> Iterator[Finding]:
-    """Yield templates whose pods a LimitRange of their namespace refuses, of the cluster or among the manifests."""
+    """Yield templates whose pods a LimitRange of their namespace refuses, in the cluster or among the manifests."""
     written = {(namespace_of(one), one.name): one.limit_range for one in manifests.every if one.limit_range is not None}
     snapshot = ground.snapshot if ground is not None else _NO_CLUSTER
     there = {(one.namespace, one.name): one for one in snapshot.limit_ranges}
@@ -76,7 +76,7 @@ def _find_refused(manifest: Manifest, ranges: Sequence[LimitRange], snapshot: Sn
 def _refuse(
     manifest: Manifest, requested: PodRequests, ranges: Sequence[LimitRange], snapshot: Snapshot
 ) -> LimitRangeViolated | RequestAboveLimit | None:
-    """Return why a pod with these requests is refused, once admission has added its defaults."""
+    """Return why a pod with these requests is refused, after admission has added its defaults."""
     assert manifest.workload is not None
     assert manifest.workload.template is not None
     template = structs.replace(manifest.workload.template, requested=requested)
@@ -90,7 +90,7 @@ def _refuse(
 
 
 def _find_doubt(manifest: Manifest, ground: Ground | None, *, is_written: bool) -> str:
-    """Say under which condition a new pod is created all the same, or later; "" where none is for certain."""
+    """Say under which condition a new pod may still be created; return "" if certainly none can be."""
     if ground is None or is_written:
         return "unless it is created before the LimitRange"
     if not is_placed(manifest) or reference_of(manifest) not in ground.changing:
@@ -109,7 +109,7 @@ def _find_doubt(manifest: Manifest, ground: Ground | None, *, is_written: bool) 
 
 
 def _find_webhook(pod: Pod, snapshot: Snapshot) -> PodWebhook | None:
-    """Return a webhook that may change a new pod; the labels of its namespace may not be known."""
+    """Return a webhook that may change a new pod; the labels of the pod's namespace may not be known."""
     namespace = snapshot.namespace.get(pod.namespace)
     for hook in (hook for one in snapshot.webhooks if one.mutating for hook in one.webhooks if not hook.of_evictions):
         there = namespace is None or hook.namespaces is None or hook.namespaces.matches(namespace.labels)
@@ -139,7 +139,7 @@ def _describe(manifest: Manifest, refused: _Refused, doubt: str, snapshot: Snaps
 
 
 def _find_container(manifest: Manifest, name: str) -> Path:
-    """Return the path of a container; the template's spec where the pod as a whole is meant."""
+    """Return the path of a container, or of the template's spec if the violation concerns the whole pod."""
     assert manifest.template is not None
     spec = (*manifest.template, "spec")
     for kind in ("containers", "initContainers"):
@@ -150,7 +150,7 @@ def _find_container(manifest: Manifest, name: str) -> Path:
 
 
 def _fix(manifest: Manifest, refused: _Refused, snapshot: Snapshot) -> tuple[Operation, ...]:
-    """Return the change of a container to what a bound allows, if no LimitRange then refuses its pods."""
+    """Return the change of a container to what a bound allows, if then no LimitRange refuses its pods."""
     why, at = refused.why, _find_container(manifest, refused.why.container)
     assert manifest.workload is not None
     assert manifest.workload.template is not None
@@ -171,7 +171,7 @@ def _fix(manifest: Manifest, refused: _Refused, snapshot: Snapshot) -> tuple[Ope
 
 
 def _bound(container: ContainerRequests, why: LimitRangeViolated) -> ContainerRequests:
-    """Return a container that requests a resource, and is limited, within the bound that it violates."""
+    """Return a container whose request and limit of a resource are within the bound that they violate now."""
     request, limit = dict(container.requests).get(why.resource), dict(container.limits).get(why.resource)
     if why.rule == "max":
         limit = why.bound if limit is None else min(limit, why.bound)

@@ -1,4 +1,4 @@
-"""Limits of a policy that no placement keeps, and limits that no hard constraint guarantees."""
+"""Limits of a policy that no placement satisfies, and limits that no hard constraint guarantees."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -18,11 +18,11 @@ from rebalancer.policy import Policy
 _REPLICAS: Path = ("spec", "replicas")
 
 _STEPS: Final = 10
-"""How far beyond twice the number of pods to search for a number that a placement keeps within a limit."""
+"""How far beyond twice the number of pods a number is searched for with which a placement satisfies a limit."""
 
 
 def check_limits(manifests: Manifests, ground: Ground | None, policy: Policy) -> Iterator[Finding]:
-    """Yield what the limits of a policy mean for the pods of manifests; without a cluster, over any domains."""
+    """Yield what a policy's limits mean for the pods of manifests; without a cluster, for any number of domains."""
     for covered in find_limits(manifests, ground, policy):
         if covered.pods <= covered.most:
             continue
@@ -43,7 +43,7 @@ def check_limits(manifests: Manifests, ground: Ground | None, policy: Policy) ->
 
 
 def _impossible(covered: CoveredLimit) -> Finding:
-    """Return that no placement keeps a limit: it allows no pod in any domain, or there are too few domains."""
+    """Return that no placement satisfies a limit: it allows no pod in any domain, or there are too few domains."""
     pods, most, there, known = covered.pods, covered.most, covered.domains or 0, covered.limit.possible
     numbers = {"pods": pods, "cap": most}
     more = next((number for number in range(pods + 1, 2 * pods + _STEPS) if covered.fits(number)), None)
@@ -79,7 +79,7 @@ def _sentence(ways: Sequence[str]) -> str:
 
 
 def _enlarge(covered: CoveredLimit, pods: int) -> tuple[Operation, ...]:
-    """Return the operation that sets this many pods for the only workload that a limit counts, if it has a number."""
+    """Return the operation that sets this number of pods, if a limit counts only one workload and that has a number."""
     (manifest, *others) = covered.manifests
     alone = not others and len(covered.limit.parts) == 1 and manifest.replicas == covered.pods
     is_written = manifest.find(_REPLICAS) is not None
@@ -87,7 +87,7 @@ def _enlarge(covered: CoveredLimit, pods: int) -> tuple[Operation, ...]:
 
 
 def _domains_that_it_takes(covered: CoveredLimit, max_skew: int | None) -> Iterator[Finding]:
-    """Yield how many domains a limit needs, and how many guarantee it, where none are known."""
+    """Yield how many domains a limit needs, and how many guarantee it, if the domains are not known."""
     if covered.domains is not None:
         return
     pods, most = covered.pods, covered.most
@@ -108,7 +108,7 @@ def _domains_that_it_takes(covered: CoveredLimit, max_skew: int | None) -> Itera
 
 
 def _find_options(covered: CoveredLimit) -> Sequence[HardConstraint]:
-    """Return constraints that may guarantee a limit, the loosest first; the last does if any constraint can."""
+    """Return constraints that may guarantee a limit, loosest first. If any constraint guarantees it, the last does."""
     if covered.domains is not None:
         return find_constraints(covered.pods, covered.most, covered.domains)
     pods, most = covered.pods, covered.most
@@ -130,7 +130,7 @@ def _not_guaranteed(covered: CoveredLimit, options: Sequence[HardConstraint], ma
 
 
 def _numbers(covered: CoveredLimit, options: Sequence[HardConstraint]) -> Mapping[str, int]:
-    """Return the numbers of the message; the constraint of the change first, then the looser one, if it exists."""
+    """Return the numbers of the message: first the constraint of the change, then the looser one, if it exists."""
     numbers = {"pods": covered.pods, "cap": covered.most, "most": covered.worst}
     if covered.domains is not None:
         numbers["domains"] = covered.domains
@@ -143,7 +143,7 @@ def _numbers(covered: CoveredLimit, options: Sequence[HardConstraint]) -> Mappin
 
 
 def _describe(covered: CoveredLimit, option: HardConstraint) -> str:
-    """Say what a constraint does here, and from how many domains on it guarantees the limit."""
+    """Say what a constraint does here, and with how many domains it guarantees the limit."""
     from_on = f"guarantees it from {plural(option.domains_needed or 0, 'domain')} on"
     if covered.domains is None:
         return f"maxSkew {option.max_skew} {from_on}"
@@ -153,9 +153,9 @@ def _describe(covered: CoveredLimit, option: HardConstraint) -> str:
 
 
 def _constrain(covered: CoveredLimit, max_skew: int, manifest: Manifest) -> tuple[Operation, ...]:
-    """Return the operations that give a template the constraint; none where another is in its place.
+    """Return the operations that give a template the constraint; none if a constraint of the same key is there.
 
-    The API server takes one hard constraint for each key.
+    The API server accepts one hard constraint for each key.
     """
     selector = find_selector(covered.limit)
     if selector is None or manifest.template is None or manifest.workload is None or manifest.workload.template is None:

@@ -17,13 +17,14 @@ from rebalancer.model.words import plural, short_key
 _REPLICAS: Path = ("spec", "replicas")
 
 _MOST_SHOWN: Final = 12
-"""Up to this many ranges of sizes are listed; the rest are counted."""
+"""At most this many ranges of sizes are listed; the rest are counted."""
 
 
 def check_sizes(covered: CoveredLimit, max_skew: int | None) -> Iterator[Finding]:
-    """Yield the sizes without a placement: chosen sizes within a limit, and all sizes within the constraints alone.
+    """Yield the sizes without a placement.
 
-    `max_skew` is that of the constraint over its domains that all the pods have, or should have.
+    For a limit these are the sizes that may be chosen; for constraints only, all sizes. `max_skew` is that of the
+    constraint over the limit's domains that all the pods have, or should have.
     """
     cap = covered.cap
     if covered.domains is None or max_skew is None:
@@ -72,7 +73,7 @@ def _beyond(covered: CoveredLimit, sizes: tuple[int, ...], message: str) -> Find
 
 
 def show_sizes(sizes: Sequence[int]) -> str:
-    """Write sizes as ranges, and how many more there are."""
+    """Write sizes as ranges, and say how many more there are."""
     ranges = join_sizes(sizes)
     if len(ranges) <= _MOST_SHOWN:
         return list_sizes(sizes)
@@ -81,7 +82,7 @@ def show_sizes(sizes: Sequence[int]) -> str:
 
 
 def domains_of(covered: CoveredLimit, max_skew: int) -> Domains:
-    """Return the domains of a limit, with the constraint over them and, if there is one, over the larger domains."""
+    """Return the domains of a limit, with the constraint over them and, if there are larger domains, over these."""
     zones = covered.zones
     return Domains(zones, max_skew, covered.find_max_skew(covered.larger_key) if len(zones) > 1 else None)
 
@@ -121,7 +122,7 @@ def check_groups(covered: CoveredLimit, max_skew: int) -> Iterator[Finding]:
 
 
 def _find_group_size(covered: CoveredLimit) -> int | None:
-    """Return how many pods each workload has, all kept apart over the same domains; None where it differs."""
+    """Return how many pods each workload has, all kept apart over the same domains; None if the numbers differ."""
     if len(covered.limit.parts) != len(covered.manifests) or len({one.replicas for one in covered.manifests}) > 1:
         return None
     key = covered.larger_key if len(covered.zones) > 1 else covered.limit.topology_key

@@ -1,7 +1,7 @@
-"""The limits of a policy over the pods of manifests: how many a domain may hold, and what guarantees that.
+"""The limits of a policy on the pods of manifests: how many a domain may hold, and what guarantees that.
 
 Pods are counted as `report` counts them, in the cluster in which all manifests are deployed. Without a cluster they are
-counted in a cluster without nodes: then the number of pods that belong together is known, but not the number of
+counted in a cluster without nodes; then the number of pods that belong together is known, but not the number of
 domains.
 """
 
@@ -30,14 +30,14 @@ from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.policy import Basis, Condition, Limit, Policy, PolicyGroup
 
 _NOWHERE: Final = Snapshot(taken_at=datetime(1970, 1, 1, tzinfo=UTC))
-"""A cluster without nodes; nothing depends on its time."""
+"""A cluster without nodes; nothing in it depends on its time."""
 
 
 @dataclass(frozen=True, eq=False)
 class CoveredLimit:
     """A limit of the policy, and the manifests whose pods it counts.
 
-    `domains` are the domains that have a node, None without a cluster; `where` says then in which clusters the limit
+    `domains` are the domains that have a node, None without a cluster; then `where` says in which clusters the limit
     applies, "" for all.
     """
 
@@ -48,51 +48,51 @@ class CoveredLimit:
 
     @property
     def pods(self) -> int:
-        """How many pods it counts, once all manifests are deployed."""
+        """How many pods the limit counts once all manifests are deployed."""
         return self.limit.total
 
     @property
     def sizes(self) -> Sequence[int]:
-        """The numbers of pods that it may count: the current number, and the numbers that autoscalers may choose."""
+        """The numbers of pods that the limit may count: the current number, and those that autoscalers may choose."""
         fixed = self.pods - sum(one.replicas for one in self.manifests)
         least, most = (fixed + sum(one.sizes[at] for one in self.manifests) for at in (0, -1))
         return sorted({self.pods, *range(max(1, least), min(most, MOST_SCALED) + 1)})
 
     @property
     def most(self) -> int:
-        """How many of the pods one domain may hold."""
+        """The most pods that one domain may hold."""
         assert self.limit.cap is not None
         return self.limit.cap
 
     @property
     def cap(self) -> Cap:
-        """How many pods one domain may hold, for every number of pods."""
+        """How many pods one domain may hold, for every total number of pods."""
         rule = self.limit.rule
         return Cap(rule.max_share, rule.max_pods or 0, rule.when.total)
 
     def fits(self, pods: int) -> bool:
-        """Return whether some placement of this many pods keeps it; without a cluster: over some number of domains."""
+        """Return whether some placement of this many pods satisfies the limit; without a cluster, over any domains."""
         most = self.cap.of(pods)
         return most * self.domains >= pods if self.domains is not None else most > 0
 
     @property
     def counts_everywhere(self) -> bool:
-        """Whether each node of the cluster is in one of its domains: it counts no pods elsewhere."""
+        """Whether each node of the cluster is in one of the limit's domains, so that no pod is outside them."""
         nodes = self.limit.view.nodes
         return len(nodes.values(self.limit.topology_key)) == len(nodes.by_name)
 
     @property
     def title(self) -> str:
-        """Its name and bound, and where it applies."""
+        """The limit's name and bound, and where it applies."""
         return f"limit {self.limit.group}/{self.limit.limit} ({self.limit.rule.bound}{self.where})"
 
     @cached_property
     def samples(self) -> Sequence[Pod]:
-        """The next pod of each owner whose pods it counts."""
+        """The next pod of each owner whose pods the limit counts."""
         return [part.member.sample for part in self.limit.parts if part.member.sample is not None]
 
     def counts_all(self, constraint: SpreadConstraint) -> bool:
-        """Return whether a constraint is hard and counts all these pods together."""
+        """Return whether a constraint is hard and counts all pods of the limit together."""
         selector = constraint.selector
         if constraint.when_unsatisfiable is not WhenUnsatisfiable.DO_NOT_SCHEDULE or selector is None:
             return False
@@ -102,7 +102,7 @@ class CoveredLimit:
         return all(selector.matches(pod.labels) for pod in self.samples)
 
     def find_max_skew(self, *keys: str) -> int | None:
-        """Return the maxSkew of the hard constraints over one of the keys that all owners have; the loosest binds."""
+        """Return the maxSkew of hard constraints over one of the keys that all owners have; of several, the loosest."""
         tightest = [
             min(
                 (row.max_skew for row in pod.spec.spread if row.topology_key in keys and self.counts_all(row)),
@@ -114,7 +114,7 @@ class CoveredLimit:
 
     @property
     def is_kept_apart(self) -> bool:
-        """Whether required anti-affinity keeps these pods apart from each other, each in a domain of its own."""
+        """Whether required anti-affinity keeps the limit's pods apart, each in a domain of its own."""
         return bool(self.samples) and all(
             any(self._keeps_all_apart(term, pod) for term in pod.spec.pod_affinity.anti_required)
             for pod in self.samples
@@ -128,13 +128,13 @@ class CoveredLimit:
 
     @property
     def binding_keys(self) -> Sequence[str]:
-        """The key of its domains, and the zones' key where these are nodes: a rule over zones bounds nodes, too."""
+        """The key of the domains and, if these are nodes, the zones' key: a rule over zones bounds nodes, too."""
         key = self.limit.topology_key
         return (key, ZONE) if key == HOSTNAME else (key,)
 
     @property
     def is_guaranteed(self) -> bool:
-        """Whether hard rules keep each domain within it; without a cluster: from some number of domains on."""
+        """Whether hard rules keep each domain within the limit; without a cluster, from some number of domains on."""
         if self.domains is not None:
             return self.limit.guaranteed
         max_skew = self.find_max_skew(*self.binding_keys)
@@ -142,7 +142,7 @@ class CoveredLimit:
 
     @property
     def worst(self) -> int:
-        """How many pods their hard rules let one domain hold; without a cluster all, as there may be one domain."""
+        """How many pods the hard rules let one domain hold; without a cluster all pods, for there may be one domain."""
         if self.domains is None:
             return self.pods
         limit = self.limit
@@ -150,12 +150,12 @@ class CoveredLimit:
 
     @property
     def larger_key(self) -> str:
-        """The key of the larger domains that its domains may be parts of: regions for zones, else zones."""
+        """The key of the larger domains that may contain the limit's domains: regions for zones, else zones."""
         return REGION if self.limit.topology_key == ZONE else ZONE
 
     @cached_property
     def zones(self) -> tuple[int, ...]:
-        """The numbers of domains in each larger domain, sorted; one number where there are no larger domains."""
+        """The number of domains in each larger domain, sorted; one number if there are no larger domains."""
         limit = self.limit
         value_of = limit.view.nodes.values(self.larger_key)
         found = [{value_of.get(name) for name in nodes} for nodes in limit.counts.domains.values() if nodes]
@@ -165,7 +165,7 @@ class CoveredLimit:
 
 
 def find_limits(manifests: Manifests, ground: Ground | None, policy: Policy) -> Iterator[CoveredLimit]:
-    """Yield the limits on shares and numbers of pods that cover a manifest's pods, in the policy's order."""
+    """Yield the limits on shares and numbers of pods that count a manifest's pods, in the policy's order."""
     deployed = ground or Ground(_NOWHERE, manifests)
     view = deployed.deployed
     groups = [_as_deployed(group, is_known=ground is not None) for group in policy.groups]
@@ -183,13 +183,13 @@ def find_limits(manifests: Manifests, ground: Ground | None, policy: Policy) -> 
 
 
 def _zones_of(limit: EvaluatedLimit, policy: Policy) -> Condition | None:
-    """Return the number of zones at which a limit applies, as the policy has it."""
+    """Return the number of zones in which a limit applies, by its condition in the policy."""
     (group,) = (group for group in policy.groups if group.name == limit.group)
     return next(rule.when.zones for rule in group.limits if rule.name == limit.limit)
 
 
 def _as_deployed(group: PolicyGroup, *, is_known: bool) -> PolicyGroup:
-    """Return a group whose limits count all wanted pods; without a cluster, with any number of zones."""
+    """Return a group whose limits count all wanted pods; without a cluster, for any number of zones."""
 
     def change(limit: Limit) -> Limit:
         when = limit.when if is_known else limit.when.model_copy(update={"zones": None})

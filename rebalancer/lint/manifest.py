@@ -1,4 +1,4 @@
-"""A manifest: one document of a file, what the model knows of it, and the line of each field."""
+"""A manifest: one document of a file, what the model reads from it, and the line of each field."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -12,22 +12,22 @@ from rebalancer.model.creation import LimitRange
 from rebalancer.model.workloads import Workload
 
 Path = tuple[str | int, ...]
-"""The path to a field: keys, and indices of lists."""
+"""The path of a field: keys, and indices of lists."""
 
 ROOT: Final[Path] = ()
 
 
 MOST_SCALED: Final = 10_000
-"""Up to this many pods of a workload are placed or chosen by an autoscaler; few clusters hold more."""
+"""At most this many pods of a workload are placed, or chosen by an autoscaler; few clusters hold more."""
 
 
 ONE_EACH: Final = frozenset({"DaemonSet"})
-"""Kinds with a pod for each node: they have no number of replicas, and the scheduler has no choice."""
+"""Kinds with one pod on each node: they have no number of replicas, and leave the scheduler no choice."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Manifest:
-    """A document that is a Kubernetes object, or an item of a list, at `prefix` of its document."""
+    """A Kubernetes object: a document, or an item of a list at the path `prefix` of its document."""
 
     file: str
     kind: str
@@ -36,32 +36,32 @@ class Manifest:
     value: Any
     """The object as written."""
     find_line: Callable[[Path], int]
-    """Returns the line of a field, or of the nearest written field around it."""
+    """Return the line of a field or, if it is not written, of the nearest field around it."""
     prefix: Path = ROOT
     ignores: frozenset[str] = frozenset()
-    """The names of rules that comments in it turn off."""
+    """The names of rules that comments in the document turn off."""
     template: Path | None = None
-    """The path of its pod template."""
+    """The path of the object's pod template."""
     workload: Workload | None = None
-    """The object as the model has it; None for other kinds, as for the next three."""
+    """The object in the model; None for kinds that are no workloads, as for the next three fields."""
     budget: DisruptionBudget | None = None
     autoscaler: Autoscaler | None = None
     limit_range: LimitRange | None = None
     chosen: range | None = None
-    """The numbers of replicas that an autoscaler among the manifests may choose, None without one."""
+    """The numbers of replicas that an autoscaler among the manifests may choose; None if there is no autoscaler."""
     problem: str = ""
-    """Why a document, or an object of a kind that the model has, cannot be read."""
+    """Why the document, or an object of a kind that the model knows, cannot be read."""
     caution: str = ""
-    """A remark on an object that is read."""
+    """A remark on an object that can be read."""
 
     @property
     def title(self) -> str:
-        """Its kind and name, with the namespace where it states one; "" for what is no object."""
+        """Its kind and name, with the namespace if it names one; "" for a document that is no object."""
         name = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"{self.kind} {name}".strip()
 
     def find(self, path: Path) -> Any:
-        """Return the value at a path, None where there is none."""
+        """Return the value at a path; None if there is none."""
         value: Any = self.value
         for step in path:
             if isinstance(value, Mapping):
@@ -74,12 +74,12 @@ class Manifest:
 
     @property
     def replicas(self) -> int:
-        """How many pods it wants: 1 for a workload that does not say so, as the API server takes it."""
+        """How many pods the workload wants; 1 if it does not say, as for the API server."""
         return self.workload.replicas if self.workload is not None else 0
 
     @property
     def sizes(self) -> range:
-        """The numbers of pods that it may want: the numbers that an autoscaler may choose, else one alone."""
+        """The numbers of pods that the workload may want: those that an autoscaler may choose, or else just one."""
         return self.chosen or range(self.replicas, self.replicas + 1)
 
     def at_size(self, replicas: int) -> Self:
@@ -90,25 +90,25 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Manifests:
-    """All manifests of one call: what is in other files of the call belongs to it."""
+    """All manifests of one call, which may refer to each other across files."""
 
     every: tuple[Manifest, ...]
 
     @classmethod
     def of(cls, read: Iterable[Manifest]) -> Self:
-        """Return manifests; a manifest that an autoscaler scales gets at least its minReplicas."""
+        """Return manifests in which each scaled workload has at least its autoscaler's minReplicas."""
         every = tuple(read)
         scaled = {_target(one.autoscaler, one.namespace): one.autoscaler for one in every if one.autoscaler is not None}
         return cls(tuple(_with_sizes(one, scaled.get((one.namespace, one.kind, one.name))) for one in every))
 
     @cached_property
     def most(self) -> Mapping[tuple[str, str, str], int]:
-        """The largest number of replicas that an autoscaler chooses, by namespace, kind and name of its target."""
+        """The most replicas that an autoscaler chooses, by namespace, kind and name of its target."""
         scalers = ((one.autoscaler, one.namespace) for one in self.every if one.autoscaler is not None)
         return {_target(one, namespace): one.max_replicas for one, namespace in scalers if one.max_replicas is not None}
 
     def find_scaler(self, manifest: Manifest) -> Manifest | None:
-        """Return the autoscaler among the manifests that chooses a manifest's replicas, None without one."""
+        """Return the autoscaler among the manifests that chooses a manifest's replicas; None if there is none."""
         own = manifest.namespace, manifest.kind, manifest.name
         scalers = ((one, one.autoscaler) for one in self.every)
         return next((one for one, it in scalers if it is not None and _target(it, one.namespace) == own), None)

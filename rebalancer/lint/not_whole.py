@@ -1,4 +1,4 @@
-"""The workloads with pods that find no node after a loss, or without a loss, and how messages say so."""
+"""The workloads with pods that find no node, after a loss or without one, and how messages say so."""
 
 from collections.abc import Collection, Mapping
 
@@ -17,7 +17,7 @@ from rebalancer.resilience.rows import Remaining, Verdict, find_remaining, find_
 def find_not_whole(loss: Loss, included: Collection[Reference]) -> Mapping[Reference, Remaining]:
     """Return the included workloads with pods that find no node, with the reason.
 
-    What keeps pods from nodes without their volumes is named before what volumes do.
+    What would keep the pods from nodes even without their volumes is named first.
     """
     rows = _find_rows(loss, included)
     asked = rows.keys() & find_with_volumes(loss)
@@ -30,8 +30,9 @@ def find_not_whole(loss: Loss, included: Collection[Reference]) -> Mapping[Refer
 def _find_rows(loss: Loss, included: Collection[Reference]) -> Mapping[Reference, Remaining]:
     """Return the rows of the included workloads that are not whole.
 
-    A workload is left out if an order of placements leaves none of its pods without a node: it may be whole, unless a
-    quota may refuse a pod. With more pods than are simulated, sums alone find the workloads that no order makes whole.
+    A workload is left out if some order of placements gives all its pods a node, because then it may be whole; it stays
+    if a quota may refuse a pod. If there are too many pods to simulate, sums find the workloads that no order makes
+    whole.
     """
     reasons = Reasons(loss)
     if reasons.stuck is None:
@@ -47,7 +48,7 @@ def _find_rows(loss: Loss, included: Collection[Reference]) -> Mapping[Reference
 
 
 def _find_over_quota(loss: Loss) -> Mapping[Reference | None, Fact]:
-    """Return the workloads with pods that a quota may not admit, with that reason."""
+    """Return the workloads with pods that a quota may not admit, and that reason."""
     return {loss.services[number].workload: reason for number, reason in find_spent(loss).items()}
 
 
@@ -59,5 +60,5 @@ def describe_most(row: Remaining) -> str:
 
 
 def describe_reason(row: Remaining) -> str:
-    """Say why, "" where too many pods are pending to find out."""
+    """Say why the pods find no node; return "" if too many pods are pending to find out."""
     return f": {row.reason}" if row.reason is not None else ""

@@ -1,12 +1,13 @@
 """Constraints of other workloads that are satisfied now and violated once the manifests are deployed.
 
-Problem: a spread constraint counts every pod that its selector matches, including pods of other workloads.
-kube-scheduler heeds it only where it places a pod that carries it. Idea: simulate an order of the new pods; if it
-violates the constraint, that may happen. It happens for certain if no division of the new pods among the domains that
-they may use satisfies the constraint. Required anti-affinity needs no check: kube-scheduler keeps new pods away from
-pods that have it.
+Problem: a spread constraint counts every pod that its selector matches, including pods of other workloads. But
+kube-scheduler heeds it only when it places a pod that carries it.
 
-Example: zones a, b and c have 1 pod each, maxSkew 1, and the 3 new pods may go to zone a alone: it has 4 then.
+Idea: simulate an order of the new pods; if the constraint is violated then, that may happen. It is certain to happen if
+no division of the new pods among the domains that they may use satisfies the constraint. Required anti-affinity needs
+no check: kube-scheduler keeps new pods away from pods that declare it.
+
+Example: zones a, b and c have 1 pod each, maxSkew is 1, and the 3 new pods may go only to zone a: then it has 4.
 
 Cost: counts of the constraints whose selector matches pods of a manifest, twice.
 """
@@ -35,7 +36,7 @@ from rebalancer.scheduling.spread_constraints import EffectiveConstraint, constr
 
 
 class _Shared(NamedTuple):
-    """A constraint of another workload whose selector matches pods of a manifest; `sample` carries it."""
+    """A constraint of another workload whose selector matches pods of a manifest; `sample` is a pod that carries it."""
 
     other: Reference
     constraint: EffectiveConstraint
@@ -45,7 +46,7 @@ class _Shared(NamedTuple):
 
 @dataclass(frozen=True)
 class Arrivals:
-    """The new pods that a constraint counts: `least` to `most` of them arrive, in these domains alone."""
+    """The new pods that a constraint counts: between `least` and `most` of them arrive, only in these domains."""
 
     domains: frozenset[str]
     least: int
@@ -53,7 +54,7 @@ class Arrivals:
 
 
 def check_others(ground: Ground) -> Iterator[Finding]:
-    """Yield the constraints of the cluster's other workloads that the manifests will violate, or may."""
+    """Yield the constraints of the cluster's other workloads that the manifests will or may violate."""
     shared = [*_find_shared(ground)]
     if not shared:
         return
@@ -74,7 +75,7 @@ def check_others(ground: Ground) -> Iterator[Finding]:
 
 
 def _is_doubtful(manifest: Manifest, ground: Ground) -> bool:
-    """Return whether pods of a manifest keep their template, or have a priority that is not known."""
+    """Return whether pods of a manifest keep their old template, or have an unknown priority."""
     return count_not_replaced(manifest, ground) > 0 or has_unknown_priority(manifest, ground)
 
 
@@ -96,7 +97,7 @@ def _find_shared(ground: Ground) -> Iterator[_Shared]:
 
 
 def _counts(constraint: EffectiveConstraint, manifest: Manifest, ground: Ground) -> bool:
-    """Return whether a constraint counts the new pods of a manifest in its namespace, or the pods they replace.
+    """Return whether a constraint counts a manifest's new pods, or the pods that they replace.
 
     A selector without requirements counts none. Source: `podtopologyspread/common.go` (countPodsMatchSelector).
     """
@@ -110,7 +111,7 @@ def _counts(constraint: EffectiveConstraint, manifest: Manifest, ground: Ground)
 
 
 def _find_arrivals(shared: _Shared, base: Counts, loss: Loss, bounds: Sequence[Bounds]) -> Arrivals | None:
-    """Return the pods that a constraint counts once they have a node; None where others may go, or none is known."""
+    """Return the pods that a constraint counts once they have a node; None if other pods may go, or no pod is known."""
     domains, least, most = set[str](), 0, 0
     values, selector = loss.after.nodes.values(shared.constraint.key), shared.constraint.selector
     for service, bound in zip(loss.services, bounds, strict=True):
@@ -138,8 +139,8 @@ def _can_satisfy(base: Counts, arrivals: Arrivals) -> bool:
 def can_satisfy(held: Mapping[str, int], max_skew: int, arrivals: Arrivals, *, floor_at_zero: bool = False) -> bool:
     """Return whether some division of the arriving pods among their domains satisfies a constraint.
 
-    Suppose the emptiest domain holds `fewest` pods. Then each domain takes as many as it lacks of them, up to maxSkew
-    more. With `floor_at_zero` the emptiest counts as empty. `held` has the pods of each domain before.
+    Suppose the emptiest domain holds `fewest` pods. Then each domain takes as many pods as it lacks of `fewest`, and up
+    to maxSkew more. With `floor_at_zero` the emptiest counts as empty. `held` has the pods of each domain before.
     """
     free = arrivals.domains
     for fewest in range(1 if floor_at_zero else max(held.values(), default=0) + arrivals.most + 1):

@@ -1,6 +1,6 @@
-"""Limits of a policy that count pods of other workloads, too, and are kept until the manifests are deployed.
+"""Limits of a policy that also count pods of other workloads, and are satisfied until the manifests are deployed.
 
-kube-scheduler knows no limit, so that it is not certain where the pods go. An order of the pods is simulated, and the
+kube-scheduler does not know limits, so it is not certain where the pods go. One order of the pods is simulated, and the
 limit is counted as `report` would count it then.
 """
 
@@ -30,7 +30,7 @@ _Key = tuple[str, str, str, Labels]
 
 
 def check_others_limits(ground: Ground, policy: Policy) -> Iterator[Finding]:
-    """Yield the limits that count pods of the manifests' and of other workloads, and that the manifests violate."""
+    """Yield the limits that count both pods of the manifests and pods of others, and that the manifests violate."""
     before = _evaluate(ground.now, policy) if ground.changing else {}
     shared = {key for key, limit in before.items() if limit.headroom >= 0 and _find_owners(limit) - ground.changing}
     if not shared:

@@ -22,7 +22,7 @@ from rebalancer.resilience.rows import Remaining, Verdict, choose_domains
 def check_placement(ground: Ground, known: Collection[Manifest]) -> Iterator[Finding]:
     """Yield the workloads with pods that find no node now, or after the loss of a zone.
 
-    The reasons for the `known` workloads have been reported already.
+    The reasons for the `known` workloads have already been reported.
     """
     found = find_not_whole(lose_none(ground.deployed), ground.by_workload)
     remedies = Remedies(ground, found)
@@ -37,7 +37,7 @@ def check_placement(ground: Ground, known: Collection[Manifest]) -> Iterator[Fin
 
 
 def _scaled(ground: Ground, whole: Collection[Reference], remedies: Remedies) -> Iterator[Finding]:
-    """Yield the workloads with pods that find no node when their autoscalers choose the most."""
+    """Yield the workloads with pods that find no node if their autoscalers choose the most replicas."""
     if ground.scaled is None:
         return
     for workload, row in find_not_whole(lose_none(ground.scaled), whole).items():
@@ -81,12 +81,12 @@ def _unplaced(manifest: Manifest, row: Remaining, ground: Ground, remedies: Reme
 
 
 def _only_volumes_decide(row: Remaining) -> bool:
-    """Return whether all pods find a node for certain but for their volumes, which are unknown."""
+    """Return whether all pods certainly find a node, if their volumes, which are unknown, allow it."""
     return isinstance(row.reason, VolumesUnknown) and not row.reason.besides
 
 
 def _counts_old_pods(manifest: Manifest, ground: Ground) -> bool:
-    """Return whether a rollout's new pods may use nodes that admit them only because their rules count old pods."""
+    """Return whether a rollout's new pods may use some nodes only because their rules count old pods."""
     rollout = ground.find_rollout(manifest)
     if rollout is None or not rollout[1] or rollout[0].template is None:
         return False
@@ -96,7 +96,7 @@ def _counts_old_pods(manifest: Manifest, ground: Ground) -> bool:
 
 
 def _lost_zones(ground: Ground, whole: Collection[Reference], remedies: Remedies) -> Iterator[Finding]:
-    """Yield the workloads that do not come back whole once the nodes of some zone are gone, by their worst zone."""
+    """Yield the workloads that do not come back whole after the loss of some zone, with their worst zone."""
     worst: dict[Reference, tuple[str, Remaining]] = {}
     for zone, nodes in choose_domains(ZONE, ground.deployed).items():
         for workload, row in find_not_whole(lose(ground.deployed, nodes, Phase.GONE), whole).items():

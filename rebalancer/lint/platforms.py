@@ -1,7 +1,7 @@
-"""Nodes of several architectures or operating systems that may be chosen for one template.
+"""Templates whose pods may be placed on nodes of several architectures or operating systems.
 
-kube-scheduler does not know the platform of an image. It goes by the labels of nodes only, even if a pod has `spec.os`.
-A pod whose image is not made for its node does not start, and stays there.
+kube-scheduler does not know the platform of an image. It considers only the labels of nodes, even if a pod has
+`spec.os`. A pod whose image is not made for its node does not start, and stays there.
 """
 
 from collections import Counter
@@ -22,9 +22,9 @@ _NOUNS: Final = {SYSTEM: "operating systems", ARCHITECTURE: "architectures"}
 
 
 def check_platforms(ground: Ground, remedies: Remedies, at_risk: Collection[Manifest]) -> Iterator[Finding]:
-    """Yield the manifests whose pods may go to nodes of several platforms, and that name no platform.
+    """Yield the manifests that name no platform and whose pods may go to nodes of several platforms.
 
-    Manifests `at_risk` do not come back whole after the loss of some zone, with any platform.
+    Manifests `at_risk` do not come back whole after the loss of some zone, whatever the platform.
     """
     groups = ground.now.nodes.groups
     mixed = [key for key in _NOUNS if len(groups(key)) > 1]
@@ -39,14 +39,14 @@ def check_platforms(ground: Ground, remedies: Remedies, at_risk: Collection[Mani
 
 
 def _count_nodes(pod: Pod, key: str, ground: Ground) -> Counter[str]:
-    """Return how many nodes that labels and taints leave to a pod have each value of a label."""
+    """Return how many of the nodes that labels and taints allow have each value of a label."""
     view, spec = ground.now, pod.spec
     nodes = admitted_by_labels(spec.node_affinity, view) & admitted_by_taints(spec.tolerations, view)
     return Counter({value: len(those & nodes) for value, those in view.nodes.groups(key).items() if those & nodes})
 
 
 def _names(key: str, affinity: NodeAffinity) -> bool:
-    """Return whether required affinity selects each of its nodes by the label's value, too."""
+    """Return whether required affinity selects each of its nodes by the value of this label, too."""
     terms = affinity.required or ()
     return bool(terms) and all(any(one.key == key for one in term.expressions) for term in terms)
 

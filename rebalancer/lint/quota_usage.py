@@ -1,4 +1,4 @@
-"""The usage of quotas once today's pods are gone and new pods wait: a snapshot's `used` counts today's alone."""
+"""The usage of quotas once today's pods are gone and new pods wait; `used` in a snapshot counts only today's pods."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from rebalancer.model.snapshot import Snapshot
 
 
 def recharge(snapshot: Snapshot, gone: Sequence[Pod], made: Sequence[Pod]) -> Snapshot:
-    """Return a snapshot whose quotas count the pods that are `made`, and no longer the pods that are `gone`."""
+    """Return a snapshot whose quotas count the pods that are `made`, and no longer those that are `gone`."""
     if not snapshot.quotas and not snapshot.cluster_quotas:
         return snapshot
     changes = dict[Quota, Counter[str]]()

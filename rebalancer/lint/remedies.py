@@ -41,19 +41,19 @@ REPLICAS: Final[Path] = ("spec", "replicas")
 MAX_REPLICAS: Final[Path] = ("spec", "maxReplicas")
 
 _WORK: Final = 100
-"""How many changes a call tries; a change counts once more for each `_SIZE` pods and nodes."""
+"""How many changes a call may try; one change counts once more for each `_SIZE` pods and nodes."""
 
 _SIZE: Final = 500
 
 _MOST_VALUES: Final = 8
-"""Values of one field that are tried."""
+"""The most values of one field that are tried."""
 
 _FIELDS: Final = {"node_taints_policy": "nodeTaintsPolicy", "min_domains": "minDomains", "max_skew": "maxSkew"}
-"""The fields of a constraint that change, by their names in the model."""
+"""The fields of a constraint that are changed, by their names in the model."""
 
 
 class _Candidate(NamedTuple):
-    """A changed manifest, and the operations that change its document so."""
+    """A changed manifest, and the operations that change its document in the same way."""
 
     manifest: Manifest
     patch: tuple[Operation, ...]
@@ -63,19 +63,19 @@ class Remedies:
     """The changes for the findings of one call; they share the search budget `_WORK`."""
 
     def __init__(self, ground: Ground, short: Collection[Reference]) -> None:
-        """Begin: not all pods of the `short` manifests find a node of the cluster."""
+        """Begin with the `short` manifests, of which not all pods find a node in the cluster."""
         self._ground, self._short, self._left = ground, short, _WORK
         self._cost = 1 + (len(ground.deployed.snapshot.pods) + len(ground.deployed.snapshot.nodes)) // _SIZE
 
     def place(self, manifest: Manifest, row: Remaining) -> tuple[Operation, ...]:
-        """Return the change after which all pods of a manifest find a node; none where none is known."""
+        """Return the change after which all pods of a manifest find a node; none if none is known."""
         candidates = [*_loosen(manifest, lose_none(self._ground.deployed))]
         if manifest.find(REPLICAS) is not None:
             candidates += [_scale(manifest, number) for number in range(row.possible, 0, -1)[:_MOST_VALUES]]
         return self._find_first(candidates, partial(self._holds, manifest, lambda _: ()))
 
     def scale(self, manifest: Manifest, scaled: View) -> tuple[Operation, ...]:
-        """Return the change of a constraint after which all pods that an autoscaler chooses at most find a node."""
+        """Return the change of a constraint after which all pods find a node even if an autoscaler chooses the most."""
         return self._find_first(_loosen(manifest, lose_none(scaled)), partial(self._holds, manifest, _scale_most))
 
     def limit_scaling(self, manifest: Manifest, scaler: Manifest, row: Remaining) -> tuple[Operation, ...]:
@@ -99,7 +99,10 @@ class Remedies:
         return self._find_first(_loosen(manifest, lost), holds)
 
     def select_nodes(self, manifest: Manifest, key: str, value: str, *, is_at_risk: bool) -> tuple[Operation, ...]:
-        """Return the node selector after which all pods find a node, unless `is_at_risk` after the loss of a zone."""
+        """Return the node selector with which all pods find a node.
+
+        Unless the workload `is_at_risk`, they must find one after the loss of a zone, too.
+        """
         candidate = _select_nodes(manifest, key, value)
         holds = partial(self._holds, manifest, lambda ground: () if is_at_risk else _lose_zones(ground))
         return self._find_first([candidate], holds)
@@ -114,12 +117,12 @@ class Remedies:
         return ()
 
     def _change(self, old: Manifest, new: Manifest) -> Ground:
-        """Return the cluster with another manifest in place of one."""
+        """Return the cluster in which another manifest takes the place of one."""
         changed = tuple(new if one is old else one for one in self._ground.manifests.every)
         return replace(self._ground, manifests=Manifests(changed))
 
     def _holds(self, old: Manifest, lose_more: Callable[[Ground], Iterable[Loss]], new: Manifest) -> bool:
-        """Return whether all pods of a changed manifest find a node for certain, and nothing else gets worse."""
+        """Return whether all pods of a changed manifest certainly find a node, and nothing else gets worse."""
         ground, own = self._change(old, new), reference_of(new)
         whole = lose_none(ground.deployed)
         if not all(_is_certain(loss, own) for loss in (whole, *lose_more(ground))):
@@ -136,7 +139,7 @@ def _wedges(manifest: Manifest, ground: Ground) -> bool:
 
 
 def lose_none(view: View) -> Loss:
-    """Return the loss of nothing: pending pods are placed."""
+    """Return the loss of nothing, in which pending pods are placed."""
     return lose(view, frozenset(), Phase.GONE)
 
 
@@ -155,7 +158,7 @@ def _lose_zones(ground: Ground, *first: str) -> Iterator[Loss]:
 
 
 def _is_certain(loss: Loss, workload: Reference) -> bool:
-    """Return whether all pods of a workload find a node, whatever kube-scheduler chooses."""
+    """Return whether all pods of a workload find a node whatever kube-scheduler chooses."""
     if workload in (Reasons(loss).stuck or ()):  # one order refutes it, sooner than bounds do
         return False
     rows = find_remaining(loss, lambda one: one == workload, briefly=True)
@@ -168,9 +171,9 @@ def _read_spread(manifest: Manifest) -> Sequence[SpreadConstraint]:
 
 
 def _loosen(manifest: Manifest, loss: Loss) -> Iterator[_Candidate]:
-    """Yield changes of one field of one hard constraint, changes that demand the same skew first.
+    """Yield changes of one field of one hard constraint, those first that keep the same skew.
 
-    After the loss not all pods find a node; values of maxSkew that its counts refute are not tried.
+    After the loss not all pods find a node. Values of maxSkew that the counts refute are not tried.
     """
     spread = _read_spread(manifest)
     own = reference_of(manifest)
@@ -194,7 +197,7 @@ def _loosen(manifest: Manifest, loss: Loss) -> Iterator[_Candidate]:
 
 
 def _constrain(manifest: Manifest, index: int, **changed: Any) -> _Candidate:
-    """Return a manifest with another value of a field, by its name in the model, of the constraint at this index."""
+    """Return a manifest with another value of one field, by its name in the model, of the constraint at this index."""
     workload = manifest.workload
     assert workload is not None
     assert workload.template is not None

@@ -1,8 +1,8 @@
-"""Rollouts that are certain to end, without a search: most are.
+"""Rollouts that are certain to end, which most are, found without a search.
 
-If pods require nothing but capacity, each new pod takes only what is left of its own node, so that one order shows how
-many find a node in any order. Under a single hard constraint the emptiest domain always admits a pod: capacity in each
-domain is enough.
+If pods require nothing but capacity, each new pod takes capacity only from its own node. So one order shows how many
+pods find a node in any order. Under a single hard constraint the emptiest domain always admits a pod, so capacity in
+each domain is enough.
 """
 
 from rebalancer.lint.alike import is_ample
@@ -15,7 +15,7 @@ from rebalancer.scheduling.view import View
 
 
 def is_certain(rollout: Rollout) -> bool:
-    """Return whether no step can fail, as far as a quick check shows."""
+    """Return whether a quick check shows that no step can fail."""
     sample, view = rollout.new[0], rollout.view
     affinity, hard = sample.spec.pod_affinity, constraints_of(sample, view).hard
     ruled = affinity.required or affinity.anti_required or sample.claims or sample.drivers or sample.spec.host_ports
@@ -27,7 +27,7 @@ def is_certain(rollout: Rollout) -> bool:
 
 
 def _has_room_for_all(rollout: Rollout) -> bool:
-    """Return whether the nodes have capacity for all new pods beside all old pods."""
+    """Return whether the nodes have capacity for all new pods beside all old ones."""
     view = rollout.view
     for pod in rollout.new:
         nodes = feasible(pod, view)
@@ -38,7 +38,7 @@ def _has_room_for_all(rollout: Rollout) -> bool:
 
 
 def _has_room_in_each_domain(constraint: EffectiveConstraint, sample: Pod, pods: int, view: View) -> bool:
-    """Return whether each domain of a constraint has a node with capacity for all new pods beside all old pods."""
+    """Return whether each domain of a constraint has a node with capacity for all new pods beside all old ones."""
     counted, admitted = counts(constraint, sample, view), admissible(sample, view)
     return not counted.floor_at_zero and all(
         any(node in admitted and is_ample(view.nodes.by_name[node], view.used(node), sample, pods) for node in nodes)

@@ -1,6 +1,6 @@
-"""Which new pods of a rollout the quotas of its namespace admit while old ones are left.
+"""Which new pods of a rollout the quotas of its namespace admit while old pods are left.
 
-Each new pod counts, also one without a node; an old one's usage is returned once it is gone.
+Each new pod counts, even without a node. The usage of an old pod is returned once the pod is gone.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,11 +12,11 @@ from rebalancer.model.quantities import format_amount
 from rebalancer.model.snapshot import Snapshot
 
 Refuse = Callable[[Sequence[Pod], int], str]
-"""Says why there is no further new pod, by the remaining old pods and the number of new pods; "" if there is one."""
+"""Says, from the remaining old pods and the number of new pods, why no further pod is admitted; "" if one is."""
 
 
 class _Limit(NamedTuple):
-    """A resource of a quota: what is left before the rollout, what each old pod returns, what a new pod needs."""
+    """A resource of a quota: what is free before the rollout, what each old pod returns, and what a new pod needs."""
 
     quota: str
     resource: str
@@ -27,7 +27,7 @@ class _Limit(NamedTuple):
 
 
 def read_quotas(old: Sequence[Pod], new: Pod, snapshot: Snapshot) -> Refuse:
-    """Return what the quotas of a rollout say."""
+    """Return what the quotas of a rollout's namespace allow."""
     limits = []
     for quota in quotas_of(new.namespace, snapshot):
         hard, used = dict(quota.hard), dict(quota.used)

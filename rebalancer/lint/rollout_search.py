@@ -30,19 +30,19 @@ from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.view import View
 
 MOST_STATES: Final = 200
-"""States that a search visits beside a straight path, which has a state for each pod that comes or goes."""
+"""The most states that a search visits beside one straight path, which has a state for each step."""
 
 MOST_PODS: Final = 60
-"""Rollouts with up to this many pods are searched: with more, each state takes too long."""
+"""Only rollouts with up to this many pods are searched; with more, each state takes too long."""
 
 _Key = tuple[tuple[int, tuple[int, ...]], ...]
-"""The pods of the rollout by node, as numbers of alike nodes and alike pods."""
+"""The pods of a rollout by node, as numbers that are equal for alike nodes and for alike pods."""
 
 _NEW: Final = -1
 
 
 class State(NamedTuple):
-    """Which old pods are left, which new pods are on which node, and the cluster with them."""
+    """Which old pods are left, which new pods are on which node, and the resulting cluster."""
 
     left: tuple[Pod, ...]
     placed: tuple[tuple[Pod, str], ...]
@@ -87,12 +87,12 @@ class Rollout:
 
     @cached_property
     def _alike(self) -> Mapping[str, int]:
-        """A number for each node: nodes with equal numbers are interchangeable for the pods of this rollout."""
+        """A number for each node; nodes with equal numbers are interchangeable for the pods of this rollout."""
         return number_alike(self.view, self.old, self.new[0], len(self.new))
 
     @cached_property
     def _classes(self) -> Mapping[str, int]:
-        """A number for each old pod: pods with equal numbers have one revision and equal requests."""
+        """A number for each old pod; pods with equal numbers have the same revision and equal requests."""
         numbers: dict[object, int] = {}
         found = {}
         for pod in self.old:
@@ -102,15 +102,15 @@ class Rollout:
         return found
 
     def key_of(self, state: State) -> _Key:
-        """Return what equal states have in common."""
+        """Return a key that is equal for equal states."""
         return tuple(sorted((self._alike[node], tuple(sorted(pods))) for node, pods in self._count(state).items()))
 
     def choose_unlike_pods(self, pods: Iterable[Pod]) -> Iterable[Pod]:
-        """Return one of each of these old pods that are alike and on one node."""
+        """Return one of each set of these old pods that are alike and on the same node."""
         return {(pod.node, self._classes[pod.uid]): pod for pod in pods}.values()
 
     def choose_unlike_nodes(self, nodes: Iterable[str], state: State) -> Iterable[str]:
-        """Return one of each of these nodes that are alike and have the same pods."""
+        """Return one of each set of these nodes that are alike and have equal pods."""
         there = self._count(state)
         return {(self._alike[node], tuple(sorted(there.get(node, ())))): node for node in sorted(nodes)}.values()
 
@@ -124,7 +124,7 @@ class Rollout:
 
 
 class Search(NamedTuple):
-    """What a search has found: the first state searched for, the wedged states, and whether it has visited all."""
+    """The result of a search: the first state that was looked for, the wedged states, and whether all were visited."""
 
     found: State | None
     wedged: Sequence[State]
@@ -132,17 +132,17 @@ class Search(NamedTuple):
 
 
 def find_end(rollout: Rollout) -> Search:
-    """Search for a path on which a rollout ends, whichever old pods go."""
+    """Search for a path on which a rollout ends, for any choice of the old pods that go."""
     return _search(rollout, rollout.has_ended, any_order=True)
 
 
 def find_wedge(rollout: Rollout) -> Search:
-    """Search for a path on which a rollout wedges, as the controller chooses the old pods."""
+    """Search for a path on which a rollout wedges if the old pods go in the controller's order."""
     return _search(rollout, lambda state: is_wedged(state, rollout), any_order=False)
 
 
 def is_wedged(state: State, rollout: Rollout) -> bool:
-    """Return whether nothing can go on, and the rollout has not ended."""
+    """Return whether no further step is possible and the rollout has not ended."""
     return not rollout.has_ended(state) and next(_find_steps(state, rollout, any_order=True), None) is None
 
 
@@ -168,7 +168,7 @@ def _search(rollout: Rollout, is_sought: Callable[[State], bool], *, any_order: 
 
 
 def _count_together(state: State) -> int:
-    """Return how crowded the nodes are with the pods of a rollout; taking a pod away lowers it."""
+    """Return how crowded the nodes are with pods of a rollout; the number falls when a pod is taken away."""
     crowds = Counter([*(pod.node for pod in state.left), *(node for _, node in state.placed)])
     return sum(many * many for many in crowds.values())
 
@@ -186,10 +186,10 @@ def _find_steps(state: State, rollout: Rollout, *, any_order: bool) -> Iterator[
 
 
 def _find_next(state: State, rollout: Rollout, *, any_order: bool) -> Sequence[Pod]:
-    """Return the old pods that the controller may take away next: among Ready pods, those it ranks first.
+    """Return the old pods that the controller may take away next: of the Ready pods, those that it ranks first.
 
-    Source: `pkg/controller/controller_utils.go` (ActivePodsWithRanks): the cheapest, then those on the most crowded
-    node. The later criteria, how long they have been Ready and their UIDs, are left open.
+    Source: `pkg/controller/controller_utils.go` (ActivePodsWithRanks): the lowest deletion cost, then the most crowded
+    node. The later criteria, how long pods have been Ready and their UIDs, are left open.
     """
     if rollout.in_order:
         return state.left[:1]

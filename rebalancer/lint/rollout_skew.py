@@ -1,7 +1,7 @@
-"""The largest skew, over three domains, with which a rolling update can end for any choice of the scheduler.
+"""The largest skew, over three domains, with which a rolling update can end if the scheduler chooses freely.
 
-Each step creates a pod in any domain that the constraint admits, which counts old and new pods together, or takes an
-old pod away from any domain. All states are searched; they are few, since domains are alike.
+Each step creates a pod in any domain that the constraint admits, or takes an old pod away from any domain. The
+constraint counts old and new pods together. All states are searched; they are few, since domains are alike.
 """
 
 from functools import cache
@@ -9,15 +9,15 @@ from typing import Final
 
 _DOMAINS: Final = 3
 _MOST: Final = 12
-"""Replicas that are searched; with more replicas the skew is at least as large."""
+"""The most replicas that are searched; with more replicas the skew is at least as large."""
 
 _Counts = tuple[tuple[int, int], ...]
-"""Old and new pods of each domain, sorted: domains are alike."""
+"""The old and the new pods of each domain, sorted, since domains are alike."""
 
 
 @cache
 def find_rollout_skew(replicas: int, surge: int, unavailable: int, max_skew: int) -> int | None:
-    """Return the largest skew of the new pods at the end, None for more replicas than are searched."""
+    """Return the largest skew of the new pods at the end; None if there are too many replicas to search."""
     if replicas > _MOST:
         return None
     most, least = replicas + surge, replicas - unavailable

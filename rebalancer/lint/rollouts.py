@@ -1,4 +1,4 @@
-"""Rolling updates that cannot proceed, and the skew that they leave."""
+"""Rolling updates that cannot proceed, and the skew that others leave."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from rebalancer.resilience.reason import Reasons
 
 
 def check_rollouts(manifest: Manifest, ground: Ground | None = None) -> Iterator[Finding]:
-    """Yield surprising effects of a Deployment's rolling update; with a cluster, what happens there."""
+    """Yield surprising effects of a Deployment's rolling update; with a cluster, also what happens there."""
     update = read_rolling_update(manifest)
     if update is None or not manifest.replicas:
         return
@@ -36,9 +36,9 @@ def check_rollouts(manifest: Manifest, ground: Ground | None = None) -> Iterator
 
 
 def _find_wedged_size(manifest: Manifest) -> Manifest:
-    """Return a manifest at the largest size at which nothing may be taken away, which needs the most domains.
+    """Return a manifest at the largest size at which no pod may be taken away; that size needs the most domains.
 
-    A share of missing pods rounds down: it allows more pods at a larger size.
+    A share of missing pods rounds down, so it allows more pods at a larger size.
     """
     sizes = manifest.sizes
     at = bisect_left(sizes, 1, key=lambda size: _count_unavailable(manifest.at_size(size)))
@@ -51,7 +51,7 @@ def _count_unavailable(manifest: Manifest) -> int:
 
 
 def _wedged(manifest: Manifest, worst: Manifest, ground: Ground | None) -> Iterator[Finding]:
-    """Yield anti-affinity or a host port that needs one domain more than replicas while no pod is taken away.
+    """Yield anti-affinity or a host port that needs one domain more than replicas while no pod may be taken away.
 
     `worst` is the manifest at the size that is evaluated.
     """
@@ -77,7 +77,7 @@ def _wedged(manifest: Manifest, worst: Manifest, ground: Ground | None) -> Itera
 
 
 def _find_exclusive(manifest: Manifest) -> Iterator[tuple[Path, str, str]]:
-    """Yield what makes two pods of a template, of any revision, exclude each other: path, key and name."""
+    """Yield what makes two pods of a template exclude each other, at any revision: path, key and name."""
     for path, term in own_terms(manifest, apart=True):
         if not splits_revisions(term.match_label_keys):
             yield path, term.topology_key, f"required anti-affinity over {term.topology_key}"
@@ -88,7 +88,7 @@ def _find_exclusive(manifest: Manifest) -> Iterator[tuple[Path, str, str]]:
 
 
 def _wedged_by_spread(manifest: Manifest, worst: Manifest) -> Iterator[Finding]:
-    """Yield hard constraints that need another domain while nothing may be taken away; zones are closed rarely."""
+    """Yield hard constraints that need another domain while no pod may be taken away; those over zones rarely do."""
     update = read_rolling_update(worst)
     if update is None or update.unavailable:
         return
@@ -113,7 +113,7 @@ def _begin(manifest: Manifest, worst: Manifest) -> str:
 
 
 def _first_step(manifest: Manifest, update: RollingUpdate, ground: Ground) -> Iterator[Finding]:
-    """Yield a rollout that is not searched, where no node takes the first new pod while all old pods run.
+    """Yield a rollout that is not searched, if no node admits the first new pod while all old pods run.
 
     Surplus old pods, which go first, are no finding.
     """
@@ -134,7 +134,7 @@ def _first_step(manifest: Manifest, update: RollingUpdate, ground: Ground) -> It
 
 
 def _make_loss(manifest: Manifest, owner: Workload, ground: Ground) -> Loss | None:
-    """Return the loss of nothing in which one new pod of an owner is pending; None where that pod is not known."""
+    """Return the loss of nothing in which one new pod of an owner is pending; None if that pod is not known."""
     pod = ground.make_pod(owner)
     if not isinstance(pod, Pod):
         return None
@@ -154,14 +154,14 @@ def _make_loss(manifest: Manifest, owner: Workload, ground: Ground) -> Loss | No
 
 
 def _allow_one(manifest: Manifest, update: RollingUpdate, ground: Ground | None) -> tuple[Operation, ...]:
-    """Return the change by which an old pod makes way for a new pod; none in a cluster, where it is not proved."""
+    """Return the change with which an old pod makes way for a new pod; none with a cluster, where it is not proved."""
     if ground is not None and ground.find_rollout(manifest) is not None:
         return ()
     return set_field(manifest, update.unavailable_path, 1)
 
 
 def _unavailable(manifest: Manifest) -> str:
-    """Say why no pod may be taken away first: the field says so, or a share rounds down."""
+    """Say why no pod may be taken away first: because of the field, or because a share rounds down."""
     written = manifest.find(("spec", "strategy", "rollingUpdate", "maxUnavailable"))
     if written is None or isinstance(written, str):
         return f"maxUnavailable {written or '25%'} of {plural(manifest.replicas, 'replica')} is none"
@@ -169,7 +169,7 @@ def _unavailable(manifest: Manifest) -> str:
 
 
 def _skewed(manifest: Manifest) -> Iterator[Finding]:
-    """Yield hard constraints that count old pods while new ones are placed."""
+    """Yield hard constraints that count old pods while new pods are placed."""
     workload = manifest.workload
     if workload is None or workload.template is None or manifest.template is None:
         return
@@ -197,7 +197,7 @@ def _skewed(manifest: Manifest) -> Iterator[Finding]:
 
 
 def _find_worst_skew(manifest: Manifest, max_skew: int) -> tuple[int, int]:
-    """Return the largest skew that a rolling update leaves at a size that is searched, and the smallest such size."""
+    """Return the largest skew that a rolling update leaves at any size that is searched, and the smallest such size."""
     worst = 0, manifest.replicas
     for size in manifest.sizes:
         update = read_rolling_update(manifest.at_size(size))

@@ -1,4 +1,4 @@
-"""The findings in SARIF 2.1.0, as code scanning of repositories reads them. Rules link to the page of rules."""
+"""The findings in SARIF 2.1.0, the format of repositories' code scanning. Rules link to the page of rules."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -25,7 +25,7 @@ def sarif(document: LintDocument) -> Mapping[str, Any]:
 
 
 def _invocation(errors: Sequence[InputError]) -> Mapping[str, Any]:
-    """Return whether everything was read, and a notification for each file that was not."""
+    """Return whether everything was read, and a notification for each file that could not be read."""
     notifications = [
         {
             "level": "error",
@@ -52,5 +52,5 @@ def _results(findings: Iterable[LintFinding]) -> Iterable[Mapping[str, Any]]:
 
 
 def _uri(file: str) -> str:
-    """Return a file's name as a relative reference; standard input has none."""
+    """Return a file's name as a relative reference; None for standard input."""
     return quote(file.removeprefix("./"))

@@ -29,25 +29,25 @@ from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 _STATEFUL_SET: Final = "StatefulSet"
 _REPLICAS: Final[Path] = ("spec", "replicas")
 _DOMAINS: Final = 3
-"""The assumed number of domains where no cluster is known; nothing is said of nodes then."""
+"""The number of domains that is assumed if no cluster is known; node constraints are then not checked."""
 
 
 class Remainder(NamedTuple):
-    """The number of pods whose lowest ordinals may be skewed most, and by how much."""
+    """The number of remaining pods, those with the lowest ordinals, whose skew may be largest, and that skew."""
 
     pods: int
     skew: int
 
 
 def worst_remainder(pods: int, domains: int, max_skew: int) -> Remainder:
-    """Return what a scale-down from `pods` pods, which are within `max_skew`, may leave."""
+    """Return what may remain of `pods` pods, which are within `max_skew`, after a scale-down."""
     fullest = most_under(pods, domains, max_skew)
     emptiest = max(fullest - max_skew, pods - (domains - 1) * fullest, 0)
     return Remainder(pods - emptiest, fullest)
 
 
 def stays_in_order(pods: int, domains: int, max_skew: int) -> bool:
-    """Return whether pods that are replaced one at a time come back to where pods created in order would be."""
+    """Return whether pods that are replaced one at a time always return to the places of pods created in order."""
     return max_skew == 1 and pods % domains == 0
 
 
@@ -70,7 +70,7 @@ def check_scale_downs(manifest: Manifest, ground: Ground | None = None) -> Itera
 
 
 def _count_domains(manifest: Manifest, constraint: SpreadConstraint, ground: Ground | None) -> int | None:
-    """Return over how many domains a hard constraint spreads its own pods; None where not all of them take pods."""
+    """Return over how many domains a hard constraint spreads its own pods; None if some of these admit no pod."""
     assert manifest.workload is not None
     assert manifest.workload.template is not None
     key, selector = constraint.topology_key, constraint.selector
@@ -111,7 +111,7 @@ def _skewed(manifest: Manifest, at: Path, constraint: SpreadConstraint, domains:
 
 
 def check_limit_on_the_way(covered: CoveredLimit, max_skew: int) -> Iterator[Finding]:
-    """Yield a StatefulSet whose scale-down may violate a limit that maxSkew guarantees for all its replicas."""
+    """Yield a StatefulSet whose scale-down may violate a limit that maxSkew guarantees at its full size."""
     manifest, pods = covered.manifests[0], covered.pods
     if manifest.kind != _STATEFUL_SET or len(covered.limit.parts) > 1 or manifest.replicas != pods:
         return

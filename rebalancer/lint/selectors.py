@@ -1,4 +1,4 @@
-"""Selectors that miss the pods of their own template."""
+"""Selectors that do not match the pods of their own template."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
@@ -11,7 +11,7 @@ from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.model.workloads import BUILT_IN
 
 _REFUSED: Final = frozenset({*BUILT_IN, "DaemonSet", "Job"})
-"""Kinds whose selector must match their own template; what others select is unknown."""
+"""Kinds whose selector must match their own template; which pods other kinds select is unknown."""
 
 
 def check_selectors(manifest: Manifest) -> Iterator[Finding]:

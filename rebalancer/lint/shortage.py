@@ -1,6 +1,6 @@
-"""How many pods of a manifest find a node where its rules limit their number, for each size that it may have.
+"""How many pods of a manifest find a node if its rules limit their number, for each size that it may have.
 
-An autoscaler among the manifests may choose any size up to its maxReplicas: the largest lacks the most nodes.
+An autoscaler among the manifests may choose any size up to its maxReplicas; the largest size lacks the most nodes.
 """
 
 from typing import Final, NamedTuple
@@ -10,13 +10,13 @@ from rebalancer.lint.manifest import Manifest
 from rebalancer.model.words import plural
 
 _ENDING: Final = frozenset({"Job", "CronJob"})
-"""Kinds whose pods end: other pods then take their places."""
+"""Kinds whose pods end, so that other pods can take their places."""
 
 
 class Shortage(NamedTuple):
-    """Not all pods find a node: an error for the least number of replicas, a warning for what may be chosen.
+    """Not all pods find a node: an error at the smallest number of replicas, a warning at sizes that may be chosen.
 
-    For pods that end it is a warning, too: others follow.
+    For pods that end it is a warning, too, because others can follow.
     """
 
     severity: Severity
@@ -24,7 +24,7 @@ class Shortage(NamedTuple):
 
 
 def find_shortage(manifest: Manifest, most: int) -> Shortage | None:
-    """Return that only `most` of the pods find a node; None where that is enough at every size."""
+    """Return that only `most` of the pods find a node; None if that is enough at every size."""
     finds = "finds" if most == 1 else "find"
     if manifest.replicas > most:
         text = f"{most} of {plural(manifest.replicas, 'pod')} {finds} a node"

@@ -1,4 +1,4 @@
-"""A rollout step by step: whether each new pod finds a node beside the present pods, for any scheduler choice."""
+"""A rollout step by step: whether each new pod finds a node beside the others, for any choices of the scheduler."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ _STATEFUL_PATH: Final[Path] = ("spec", "template")
 
 
 class _Way(NamedTuple):
-    """A rollout that wedges in a state: on every path, or on one that was simulated."""
+    """A rollout that wedges in a state, on every path or on one that was simulated."""
 
     rollout: Rollout
     state: State
@@ -33,7 +33,7 @@ class _Way(NamedTuple):
 
 
 def check_steps(manifest: Manifest, ground: Ground) -> Iterator[Finding]:
-    """Yield a rollout that wedges between its first step and its end, or that waits for a pod before it begins."""
+    """Yield a rollout that wedges between its first step and its end, or waits for a pod before it begins."""
     yield from _waiting(manifest, ground)
     rollout = _read_rollout(manifest, ground)
     way = _find_way(rollout) if rollout is not None else None
@@ -52,7 +52,7 @@ def check_steps(manifest: Manifest, ground: Ground) -> Iterator[Finding]:
 
 
 def _waiting(manifest: Manifest, ground: Ground) -> Iterator[Finding]:
-    """Yield a StatefulSet that is updated in order, once each pod is Ready, and has a pod that is not."""
+    """Yield a StatefulSet with a pod that is not Ready, whose update waits for each pod to be Ready."""
     found, workload = ground.find_rollout(manifest), manifest.workload
     if found is None or read_partition(manifest) is None or workload is None or workload.parallel:
         return
@@ -71,13 +71,13 @@ def _waiting(manifest: Manifest, ground: Ground) -> Iterator[Finding]:
 
 
 def is_played(manifest: Manifest, ground: Ground) -> bool:
-    """Return whether a rollout is searched, so that nothing simpler says whether it wedges."""
+    """Return whether a rollout is searched, so that no simpler rule says whether it wedges."""
     rollout = _read_rollout(manifest, ground)
     return rollout is not None and len(rollout.new) <= MOST_PODS
 
 
 def _allow_more(manifest: Manifest, rollout: Rollout, update: RollingUpdate) -> tuple[Operation, ...]:
-    """Return the change by which one more pod may be missing, where no path then wedges."""
+    """Return the change that lets one more pod be missing, if no path wedges then."""
     more = update.unavailable + 1
     if len(rollout.new) > MOST_PODS:
         return ()
@@ -88,9 +88,9 @@ def _allow_more(manifest: Manifest, rollout: Rollout, update: RollingUpdate) -> 
 
 
 def _read_rollout(manifest: Manifest, ground: Ground) -> Rollout | None:
-    """Return the rollout of a manifest, None without one, and where not all old pods are Ready or others are wanted.
+    """Return the rollout of a manifest; None if there is none, if some old pods are not Ready, or if the size changes.
 
-    None, too, where new pods may preempt others, or have constraints by the scheduler's configuration alone.
+    Also None if new pods may preempt others, or have constraints only from the scheduler's configuration.
     """
     found = ground.find_rollout(manifest)
     if found is None or is_paused(manifest):
@@ -124,7 +124,7 @@ def _read_rollout(manifest: Manifest, ground: Ground) -> Rollout | None:
 
 
 def _make_pods(made: Sequence[Pod | Unpredictable]) -> tuple[Pod, ...]:
-    """Return the new pods, none where a pod is not known."""
+    """Return the new pods; none if one of them is not known."""
     known = [pod for pod in made if isinstance(pod, Pod)]
     return tuple(structs.replace(pod, uid=f"{pod.uid}{number}") for number, pod in enumerate(known)) * (
         len(known) == len(made)
@@ -132,7 +132,10 @@ def _make_pods(made: Sequence[Pod | Unpredictable]) -> tuple[Pod, ...]:
 
 
 def _find_way(rollout: Rollout) -> _Way | None:
-    """Return where a rollout wedges, None where no path was found; with too many pods only the first step is tried."""
+    """Return where a rollout wedges; None if no such path was found.
+
+    With too many pods, only the first step is tried.
+    """
     if len(rollout.new) > MOST_PODS:
         return _Way(rollout, rollout.start, always=True) if is_wedged(rollout.start, rollout) else None
     if is_certain(rollout):
@@ -146,9 +149,9 @@ def _find_way(rollout: Rollout) -> _Way | None:
 
 
 def _is_settled(manifest: Manifest, ground: Ground) -> bool:
-    """Return whether nothing else moves that could help: no other pending or ending pod, no other manifest.
+    """Return whether nothing else that moves could help: no other pending or ending pod, and no other manifest.
 
-    Nor may a terminating old pod help, as it does where new pods have to be beside others, nor a preempted pod.
+    A terminating old pod could help if new pods have to be beside others, and so could a preempted pod.
     """
     assert manifest.workload is not None
     assert manifest.workload.template is not None
@@ -159,9 +162,9 @@ def _is_settled(manifest: Manifest, ground: Ground) -> bool:
 
 
 def _wedges_without_ending(rollout: Rollout, ground: Ground) -> bool:
-    """Return whether a rollout wedges on every path, even after pods have ended, and no quota is spent.
+    """Return whether a rollout wedges on every path, even after pods have ended, and no quota is the cause.
 
-    These are the pods that may end by themselves.
+    The pods that may end are those that end by themselves.
     """
     if ground.lasting is ground.settled:
         return True
@@ -191,13 +194,13 @@ def _say_why_kept(rollout: Rollout) -> str:
 
 
 def _name_nodes(state: State) -> str:
-    """Name the nodes of new pods with how many are on each, the fullest first."""
+    """Name the nodes of new pods and how many pods each has, the fullest first."""
     counts = sorted(Counter(node for _, node in state.placed).items(), key=lambda one: (-one[1], one[0]))
     return name_list(f"{node} ({many})" if many > 1 else node for node, many in counts)
 
 
 def _say_why_none(rollout: Rollout, state: State) -> str:
-    """Say why there is no further new pod: a quota, or no node takes it."""
+    """Say why no further new pod is possible: because of a quota, or because no node admits it."""
     pod = rollout.new[len(state.placed)]
     if refused := rollout.refuse(state.left, len(state.placed)):
         return refused

@@ -8,7 +8,7 @@ _DEFAULT = "25%"
 
 
 class RollingUpdate(NamedTuple):
-    """How many pods may exist above the wanted number, and below it; `unavailable_path` is the path of the second."""
+    """How many pods may exist above and below the wanted number; `unavailable_path` is the path of the second field."""
 
     surge: int
     unavailable: int
@@ -16,10 +16,10 @@ class RollingUpdate(NamedTuple):
 
 
 def read_rolling_update(manifest: Manifest) -> RollingUpdate | None:
-    """Return the strategy of a Deployment that updates step by step, None for other workloads.
+    """Return the strategy of a Deployment that updates step by step; None for other workloads.
 
-    A share of surge rounds up, a share of missing pods down; if both are 0, one pod may be missing. Source:
-    `pkg/controller/deployment/util/deployment_util.go` (ResolveFenceposts), `pkg/apis/apps/v1/defaults.go`.
+    A share of surplus pods rounds up, a share of missing pods rounds down; if both are 0, one pod may be missing.
+    Source: `pkg/controller/deployment/util/deployment_util.go` (ResolveFenceposts), `pkg/apis/apps/v1/defaults.go`.
     """
     if manifest.kind != "Deployment" or manifest.find(("spec", "strategy", "type")) == "Recreate":
         return None
@@ -30,9 +30,9 @@ def read_rolling_update(manifest: Manifest) -> RollingUpdate | None:
 
 
 def read_partition(manifest: Manifest) -> int | None:
-    """Return how many pods a StatefulSet's rolling update leaves; None unless it updates one pod at a time.
+    """Return how many pods a StatefulSet's rolling update leaves as they are.
 
-    Source: `pkg/apis/apps/v1/defaults.go`.
+    None if it does not update one pod at a time. Source: `pkg/apis/apps/v1/defaults.go`.
     """
     strategy = manifest.find(("spec", "updateStrategy")) or {}
     written = strategy.get("rollingUpdate") or {}
@@ -42,7 +42,7 @@ def read_partition(manifest: Manifest) -> int | None:
 
 
 def count_kept_back(manifest: Manifest, pods: int) -> int:
-    """Return how many of its pods a StatefulSet's update leaves with the old template until they are deleted."""
+    """Return how many of its pods a StatefulSet's update leaves at the old template until somebody deletes them."""
     strategy = manifest.find(("spec", "updateStrategy")) or {}
     if manifest.kind != "StatefulSet":
         return 0
@@ -52,12 +52,12 @@ def count_kept_back(manifest: Manifest, pods: int) -> int:
 
 
 def is_paused(manifest: Manifest) -> bool:
-    """Return whether a Deployment is paused: its controller makes no pod of a new template."""
+    """Return whether a Deployment is paused; its controller then creates no pod of a new template."""
     return manifest.kind == "Deployment" and bool(manifest.find(("spec", "paused")))
 
 
 def _resolve(amount: Any, replicas: int, *, up: bool) -> int:
-    """Resolve a number or a share; the API server refuses anything else, and here the default replaces it."""
+    """Resolve a number or a share. The API server refuses other values, for which the default is used here."""
     if isinstance(amount, int):
         return max(0, amount)
     text = amount if isinstance(amount, str) and amount.removesuffix("%").isdigit() else _DEFAULT

@@ -1,4 +1,4 @@
-"""What the required terms of a template say of its own pods: which domains hold at most one, or only one holds any."""
+"""What a template's required terms mean for its own pods: a domain holds one at most, or one domain holds all."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -9,7 +9,7 @@ from rebalancer.model.spread import SpreadConstraint
 from rebalancer.model.workloads import PodTemplate
 
 TEMPLATE_HASH: Final = "pod-template-hash"
-"""The label by which pods of two revisions of a Deployment differ."""
+"""The label whose values differ between the revisions of a Deployment's pods."""
 
 _INDEX: Final = frozenset({"batch.kubernetes.io/job-completion-index"})
 _OF_EACH_POD: Final[Mapping[str, frozenset[str]]] = {
@@ -17,11 +17,11 @@ _OF_EACH_POD: Final[Mapping[str, frozenset[str]]] = {
     "Job": _INDEX,
     "CronJob": _INDEX,
 }
-"""The labels to which controllers give a different value for each pod."""
+"""The labels whose values controllers make different for each pod."""
 
 
 def own_terms(manifest: Manifest, *, apart: bool) -> Iterator[tuple[Path, PodAffinityTerm]]:
-    """Yield the required terms that concern the template's own pods: anti-affinity if `apart`, else affinity."""
+    """Yield the required terms that select the template's own pods: anti-affinity if `apart`, else affinity."""
     workload = manifest.workload
     if workload is None or workload.template is None or manifest.template is None:
         return
@@ -34,7 +34,7 @@ def own_terms(manifest: Manifest, *, apart: bool) -> Iterator[tuple[Path, PodAff
 
 
 def _concerns(term: PodAffinityTerm, template: PodTemplate, namespace: str) -> bool:
-    """Return whether a term's pods are those of its own template, for any labels of the namespace."""
+    """Return whether a term selects pods of its own template, whatever labels the namespace has."""
     if term.selector is None or not term.selector.matches(template.labels):
         return False
     if term.mismatch_label_keys:
@@ -46,19 +46,19 @@ def _concerns(term: PodAffinityTerm, template: PodTemplate, namespace: str) -> b
 
 
 def splits_revisions(keys: Sequence[str]) -> bool:
-    """Return whether matchLabelKeys tell the pods of two revisions apart."""
+    """Return whether matchLabelKeys distinguish the pods of two revisions."""
     return TEMPLATE_HASH in keys
 
 
 def tells_pods_apart(manifest: Manifest, counted: PodAffinityTerm | SpreadConstraint) -> bool:
-    """Return whether matchLabelKeys name a label that differs for each pod: a pod then counts itself alone."""
+    """Return whether matchLabelKeys name a label that differs for each pod, so that a pod counts only itself."""
     return not _OF_EACH_POD.get(manifest.kind, frozenset()).isdisjoint(counted.match_label_keys)
 
 
 def counts_own_alone(manifest: Manifest, counted: PodAffinityTerm | SpreadConstraint) -> bool:
-    """Return whether a term or constraint is certain to count exactly the manifest's own pods, all of them together.
+    """Return whether a term or constraint certainly counts all pods of the manifest together, and no others.
 
-    It requires all labels of the workload's selector, by which no other workload has pods.
+    It requires all labels of the workload's selector, which no other workload's pods have.
     """
     workload, selector = manifest.workload, counted.selector
     if workload is None or workload.template is None or selector is None or workload.selector is None:

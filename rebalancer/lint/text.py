@@ -1,4 +1,4 @@
-"""Findings as compilers write them: a line with file, line, severity, message and rule, and below it the change."""
+"""Findings in the format of compilers: a line with file, line, severity, message and rule, and the change below it."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ _STYLES: Final = {Severity.ERROR: Style.BAD, Severity.WARNING: Style.CAUTION, Se
 
 
 def lint_text(document: LintDocument, layout: TextLayout = PLAIN, consequence: str = "") -> str:
-    """Show the findings in their order, then how many there are of each severity, then `consequence`."""
+    """Show the findings in their order, then the number of findings of each severity, then `consequence`."""
     lines = [line for one in document.findings for line in _lines(one, layout)]
     return join_lines([*lines, *layout.wrap(" ".join(filter(None, [_summary(document), consequence])))])
 

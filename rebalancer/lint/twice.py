@@ -1,4 +1,4 @@
-"""The same object twice among the manifests: if both are deployed, the last is in force."""
+"""The same object twice among the manifests: if both are deployed, the last one wins."""
 
 from collections.abc import Iterator
 
@@ -7,7 +7,7 @@ from rebalancer.lint.manifest import ROOT, Manifest, Manifests
 
 
 def check_twice(manifests: Manifests) -> Iterator[Finding]:
-    """Yield the objects whose group, kind, namespace and name an earlier object has."""
+    """Yield each object that has the group, kind, namespace and name of an earlier one."""
     first_of: dict[tuple[str, str, str, str], Manifest] = {}
     for manifest in manifests.every:
         name = manifest.find(("metadata", "name"))

@@ -1,7 +1,7 @@
-"""What is reported of workloads whose volumes decide: volumes only take nodes away from a pod.
+"""What is reported of workloads whose volumes matter: volumes only take nodes away from a pod.
 
-If a pod finds no node even when its volumes are ignored, it finds none with them. The rest depends on volumes that may
-not be known: their lists were not read, or a StatefulSet's controller has yet to create the claims.
+If a pod finds no node even when its volumes are ignored, it finds none with them, either. Everything else depends on
+volumes that may not be known: their lists were not read, or a StatefulSet's controller has yet to create the claims.
 """
 
 from collections.abc import Collection
@@ -21,7 +21,7 @@ from rebalancer.scheduling.view import View
 
 
 class VolumesUnknown(Fact):
-    """Nothing is known of the volumes of a workload's pods; `besides` says what else is not certain, "" if nothing."""
+    """Nothing is known of the volumes of a workload's pods. `besides` says what else is uncertain, "" if nothing is."""
 
     cause: str
     besides: str
@@ -32,7 +32,7 @@ class VolumesUnknown(Fact):
 
 
 class ClaimsMissing(Fact):
-    """A template names claims that do not exist: its pods have no node until somebody creates them."""
+    """A template names claims that do not exist, so its pods get no node until somebody creates them."""
 
     missing: str
 
@@ -68,9 +68,9 @@ def _with_template_without_claims(owner: Workload) -> Workload:
 
 
 def join_with_bare(row: Remaining, bare: Remaining | None, loss: Loss) -> Remaining:
-    """Return what is left of a workload, with the reason of `bare`, its row without volumes, None if whole.
+    """Return the row of a workload, with the reason of `bare`, its row without volumes (None if it is whole).
 
-    Where that reason does not keep pods from nodes, the volumes are not known, or the row's own reason applies.
+    If that reason does not keep pods from nodes, either the volumes are not known, or the row's own reason applies.
     """
     if bare is not None and bare.verdict is Verdict.NO and bare.possible <= row.possible:
         return structs.replace(row, possible=bare.possible, reason=bare.reason)
@@ -79,7 +79,7 @@ def join_with_bare(row: Remaining, bare: Remaining | None, loss: Loss) -> Remain
 
 
 def _find_unknown(workload: Reference, loss: Loss, besides: str) -> Fact | None:
-    """Return what is not known of the volumes of a workload's next pod, None where they are known."""
+    """Return what is not known of the volumes of a workload's next pod; None if they are known."""
     snapshot = loss.before.snapshot
     unread = next((kind for kind in FOR_CLAIMS if kind in snapshot.unknown), None)
     if unread is not None:

@@ -19,9 +19,9 @@ from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsat
 
 
 class WedgingSpread(NamedTuple):
-    """A constraint at `path` by which a surge pod waits on fewer than `needed` domains.
+    """A constraint at `path` under which a surge pod waits if there are fewer than `needed` domains.
 
-    It always waits, or, with `closes`, only while a domain is cordoned or tainted.
+    It always waits then or, with `closes`, only while a domain is cordoned or tainted.
     """
 
     path: Path
@@ -31,7 +31,7 @@ class WedgingSpread(NamedTuple):
 
 
 def find_wedging_spreads(manifest: Manifest, replicas: int) -> Iterator[WedgingSpread]:
-    """Yield the constraints that, on some numbers of domains, hold back a surge pod beside this many old pods."""
+    """Yield the constraints that, with some numbers of domains, keep a surge pod waiting beside this many old pods."""
     template = manifest.workload.template if manifest.workload is not None else None
     if template is None or manifest.template is None:
         return
@@ -47,7 +47,7 @@ def find_wedging_spreads(manifest: Manifest, replicas: int) -> Iterator[WedgingS
 
 
 def describe_wedging_spread(one: WedgingSpread) -> str:
-    """Say why the surge pod waits, and on how many domains."""
+    """Say why the surge pod waits, and with how many domains."""
     constraint = one.constraint
     noun = "node" if constraint.topology_key == HOSTNAME else "domain"
     empty = f"there are fewer than {constraint.min_domains} (minDomains)"
@@ -61,7 +61,7 @@ def describe_wedging_spread(one: WedgingSpread) -> str:
 
 
 def counts_all_revisions(constraint: SpreadConstraint, labels: dict[str, str]) -> bool:
-    """Return whether a hard constraint counts old pods while it places new ones."""
+    """Return whether a hard constraint counts old pods when it places new ones."""
     hard = constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
     counts = constraint.selector is not None and constraint.selector.matches({**labels, TEMPLATE_HASH: ""})
     return hard and counts and not splits_revisions(constraint.match_label_keys)

@@ -1,7 +1,8 @@
 """An autoscaler: it creates nodes for pods that no node admits, and removes nodes that have been empty for a while.
 
-It has one kind of node in some zones, like a Karpenter NodePool of one instance type. A pod gets a node in the zone of
-its node selector. Where the autoscaler refuses (a limit, a zone without machines), the pod continues to wait.
+It has one kind of node in some zones, like a Karpenter NodePool with one instance type. A pod gets a node in the zone
+of its node selector. If the autoscaler cannot create the node (a limit, a zone without machines), the pod continues to
+wait.
 """
 
 from collections.abc import Callable, Collection
@@ -28,19 +29,19 @@ class Autoscaling(Struct, frozen=True, kw_only=True):
     """How an autoscaler behaves."""
 
     zones: tuple[str, ...]
-    """The zones in which it creates nodes."""
+    """The zones in which nodes are created."""
     cpu: int = 4_000
     """The size of a node, in thousandths of a core."""
     most: int = 20
-    """The most nodes that it creates in all."""
+    """The most nodes that are created in all."""
     creating: Span = Span(2.0, 60.0)
-    """The time until a new node is ready."""
+    """How long a new node takes to become Ready."""
     empty_for: float = 30.0
-    """The seconds after which an empty node is removed."""
+    """How many seconds a node must be empty before it is removed."""
 
 
 class NodeAutoscaler:
-    """Watches the pods of one cluster. `refuses` says of a zone whether no node can be had there now."""
+    """Watches the pods of one cluster. `refuses` says whether a zone has no machines for new nodes now."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class NodeAutoscaler:
         self._created = 0
         self._coming: dict[str, Node] = {}
         self._mine: dict[str, float] = {}
-        """The nodes that it created, by when they were last seen with a pod."""
+        """The nodes created here, with the last time that each had a pod."""
         state.store.pods.listeners.append(self._pod_changed)
         state.event_queue.after(_EMPTY_CHECK, self._remove_empty)
 
@@ -65,7 +66,7 @@ class NodeAutoscaler:
             self._state.event_queue.after(_CHECK, self._provision, key="autoscaler")
 
     def _provision(self) -> None:
-        """Create nodes for the pods that fit nowhere, nodes that are coming included."""
+        """Create nodes for the pods that no node admits, not even a node that is being created."""
         waiting = [pod for pod in self._state.store.pods if pod.waiting]
         if not waiting:
             return
@@ -88,7 +89,7 @@ class NodeAutoscaler:
         return place(waiting, View(future)).pending
 
     def _zones_of(self, pods: Collection[Pod]) -> list[str]:
-        """Return a zone for each pod that a node of this kind could take, one node at a time in each zone."""
+        """Return a zone for each pod that a node of this kind could take; each zone gets one node at a time."""
         wanted: dict[str, None] = {}
         for pod in pods:
             zone = pod.spec.node_affinity.selector.get(ZONE, self._rules.zones[0])

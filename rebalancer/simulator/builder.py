@@ -1,6 +1,6 @@
-"""Builds the first snapshot of a simulated cluster: nodes, workloads with their pods, budgets, a line each.
+"""Builds the first snapshot of a simulated cluster: nodes, workloads with their pods, and budgets, one line each.
 
-The snapshot is stable: statuses are as the controllers would have written them, so that nothing happens until somebody
+The snapshot is stable: statuses are as the controllers would have written them, so nothing happens until somebody
 changes something.
 """
 
@@ -59,7 +59,7 @@ class ClusterBuilder:
         )
 
     def zones(self, names: Iterable[str], nodes: int) -> None:
-        """Add `nodes` nodes to each zone, named after it: `a-1`, `a-2`, `b-1` and so on."""
+        """Add `nodes` nodes to each zone, named after the zone: `a-1`, `a-2`, `b-1` and so on."""
         for zone in names:
             for number in range(1, nodes + 1):
                 self.node(f"{zone}-{number}", zone=zone)
@@ -75,7 +75,7 @@ class ClusterBuilder:
         cpu: int = 100,
         priority: int = 0,
     ) -> Workload:
-        """Add a Deployment with its ReplicaSet. `spread` are its hard constraints: the maxSkew by topology key."""
+        """Add a Deployment with its ReplicaSet. `spread` are its hard constraints: maxSkew by topology key."""
         revision = sha256(f"{namespace}/{name}".encode()).hexdigest()[:10]
         labels = {"app": name}
         wanted = replicas if replicas is not None else sum((on or {}).values())
@@ -137,7 +137,7 @@ class ClusterBuilder:
         )
 
     def snapshot(self) -> Snapshot:
-        """Return the snapshot, with every status computed."""
+        """Return the snapshot, with all statuses computed."""
         workloads = {workload.uid: workload for workload in self._workloads}
         names = sorted({workload.namespace for workload in self._workloads})
         return Snapshot(
@@ -195,7 +195,7 @@ class ClusterBuilder:
         return made
 
     def _populate(self, owner: Workload, template: PodTemplate, on: Mapping[str, int], names: Iterable[str]) -> None:
-        """Add the running pods, Ready for a day; the controller creates the missing ones."""
+        """Add the running pods, Ready for a day; the simulated controllers create the missing pods."""
         places = [node for node, number in on.items() for _ in range(number)]
         for name, node in zip(names, places, strict=False):
             labels = dict(template.labels)
@@ -234,7 +234,7 @@ def _make_template(
     priority: int,
     apart: Mapping[str, str] | None = None,
 ) -> PodTemplate:
-    """Make a template; `apart` are labels of pods with which its pods share no zone."""
+    """Make a template. Its pods share no zone with pods that have the labels `apart`."""
     requests = Resources(cpu=cpu, memory=cpu * 1_000_000)
     scored = (requests.cpu, requests.memory)
     constraints = tuple(

@@ -1,4 +1,4 @@
-"""The changes to a simulated cluster by an operator or an outage, as the text of flags and of scenario files."""
+"""The changes to a simulated cluster by an operator or an outage, as written in flags and scenario files."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -20,16 +20,16 @@ _LARGEST: Final = 100_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """One change: how it was written, and what it does; ValueError where the cluster does not allow it."""
+    """One change, as it was written, and its effect; ValueError if the cluster does not allow it."""
 
     text: str
     apply: _Apply
     wait: timedelta | None = None
-    """How long to wait after it, None: until nothing moves any more."""
+    """How long to wait after the change; None: until nothing moves any more."""
     after: timedelta | None = None
-    """When to make it, from the start; None: once the step before it is over."""
+    """When to make the change, counted from the start; None: after the step before it."""
     in_repair: bool = False
-    """Whether `after` counts from the first eviction instead."""
+    """Whether `after` is counted from the first eviction instead."""
     says: str = ""
     """The words that tell it."""
 
@@ -72,7 +72,7 @@ def _add_node(text: str) -> _Apply:
 
 
 def _add_like(cluster: SimulatedCluster, name: str, given: Mapping[str, str]) -> None:
-    """Add a node with the size, the other labels and the taints of the node with most of the given labels."""
+    """Add a node whose size, other labels and taints are those of the node with the most of the given labels."""
     nodes = cluster.snapshot(cluster.now).nodes
     if not nodes:
         raise ValueError("the cluster has no node that a new one could be like")

@@ -1,6 +1,6 @@
-"""The simulated cluster: the ports of the control loop, a cluster and a Lease, and the actions of an operator.
+"""The simulated cluster, with the control loop's ports, a Lease, and the actions of an operator.
 
-The Lease is in memory and has the API server's rule: a write must have the version of the stored record.
+The Lease is in memory and follows the API server's rule: a write must have the version of the stored record.
 """
 
 from collections.abc import Callable
@@ -79,8 +79,8 @@ class SimulatedLease:
 class SimulatedCluster:
     """A cluster in memory whose time advances only with `advance`. Equal arguments give equal traces.
 
-    `choose` picks one of the feasible nodes for a pod: by default a random one of the top-scoring nodes.
-    `autoscaling` is how an autoscaler behaves, None: there is none.
+    `choose` picks one of the feasible nodes for a pod: by default a random one of the top-scoring nodes. `autoscaling`
+    is how an autoscaler behaves; None: there is none.
     """
 
     def __init__(
@@ -113,7 +113,7 @@ class SimulatedCluster:
         Disruptions(self.state)
         self._evictions = Evictions(self.state, faults)
         self.documents: dict[str, str] = {}
-        """The stored documents by key; another process that saves some replaces them all."""
+        """The stored documents by key. A process that saves some of them replaces all of them."""
         self._read_documents = self.documents
         self.nodes = NodeChanges(self.state)
         self.jobs = Jobs(self.state)
@@ -127,7 +127,7 @@ class SimulatedCluster:
         """The stored records of surges."""
         self._scaled_by: dict[str, str] = {}  # who has written a workload's replicas last, and when
         self.patches: list[PodPatch] = []
-        """The patches that were carried out, the oldest first."""
+        """The patches that were carried out, oldest first."""
 
     # Time
 
@@ -146,11 +146,11 @@ class SimulatedCluster:
 
     @property
     def trace(self) -> list[TraceEntry]:
-        """Everything that has happened, the oldest first."""
+        """Everything that has happened, oldest first."""
         return self.state.trace
 
     def listen(self, listener: Callable[[object | None, object | None], None]) -> None:
-        """Call a function with each pod, node, workload and budget that changes: before, None if new, and after."""
+        """Call a function with each changed pod, node, workload and budget, before (None if new) and after."""
         for table in (self.state.store.pods, self.state.store.nodes, self.state.store.workloads):
             table.listeners.append(listener)
         self.state.store.budgets.listeners.append(listener)
@@ -162,15 +162,15 @@ class SimulatedCluster:
     # The loop's port
 
     def snapshot(self, now: datetime) -> Snapshot:
-        """Return a client's view of the cluster, older than the actual state by the watch's delay."""
+        """Return a client's view of the cluster, which lags the actual state by the watch's delay."""
         return self._watch.snapshot(now)
 
     def staleness(self) -> str:
-        """Say why the snapshot is stale: it never is, within the watch's delay."""
+        """Say why the snapshot is stale: it never is."""
         return ""
 
     def evict(self, move: Move) -> EvictionAnswer:
-        """Request an eviction at the present time."""
+        """Request an eviction at the current time."""
         return self._evictions.evict(move)
 
     def patch_cost(self, patch: PodPatch) -> PatchAnswer:
@@ -203,7 +203,7 @@ class SimulatedCluster:
         return self.pause
 
     def count_replicas(self, workload: Reference) -> ReplicaCount:
-        """Count a workload's pods at the present time; ReadFailedError if the workload is gone."""
+        """Count a workload's pods at the current time; ReadFailedError if the workload is gone."""
         store = self.state.store
         top = next((item for item in store.workloads if reference_of(item) == workload), None)
         if top is None:
@@ -212,14 +212,14 @@ class SimulatedCluster:
         return count_pods(top.replicas, (pod for uid in (top.uid, *owned) for pod in store.pods.of(uid)))
 
     def pod_remains(self, move: Move) -> bool:
-        """Return whether a move's pod exists at the present time and is not terminating."""
+        """Return whether a move's pod exists at the current time and is not terminating."""
         pod = self.state.store.pods.get(move.uid)
         return pod is not None and not pod.terminating
 
     # Surges
 
     def read_scale(self, workload: Reference) -> ScaleReading | None:
-        """Read the replicas of a workload at the present time."""
+        """Read the replicas of a workload at the current time."""
         for item in self.state.store.workloads:
             if reference_of(item) == workload and item.owner is None:
                 owner = self._scaled_by.get(item.uid, "people")
@@ -233,7 +233,7 @@ class SimulatedCluster:
         return None
 
     def set_replicas(self, workload: Reference, read: ScaleReading, replicas: int) -> ScaleAnswer:
-        """Scale a workload that is as it was read."""
+        """Scale a workload if it has not changed since it was read."""
         if self.read_scale(workload) != read:
             return ScaleAnswer(ScaleResult.CONFLICT, message="the workload has been changed since it was read")
         self.scale(workload.namespace, workload.kind, workload.name, replicas)
@@ -252,7 +252,7 @@ class SimulatedCluster:
     # Placeholders
 
     def list_placeholders(self, namespace: str) -> frozenset[str]:
-        """Return the names of the Jobs; all are in one namespace."""
+        """Return the names of the placeholders' Jobs, which are all in one namespace."""
         del namespace
         return self.jobs.names
 
@@ -266,26 +266,26 @@ class SimulatedCluster:
         self.jobs.delete(name)
 
     def explain_placeholder(self, namespace: str, token: str) -> str:
-        """Return the autoscaler's message on a request that waits."""
+        """Return the autoscaler's message about a request that waits."""
         del namespace, token
         return "no machine to be had" if self.autoscaler is not None else ""
 
     def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
-        """Replace the stored documents, unless another process has stored some since they were read."""
+        """Replace the stored documents, unless another process has saved some since they were read."""
         if self.documents is not self._read_documents:
             return SaveAnswer("the stored documents have been changed since they were read", conflict=True)
         self.documents = self._read_documents = {document.key: document.text for document in documents}
         return SaveAnswer()
 
     def load(self, key: str) -> str:
-        """Return a stored document, "" if there is none."""
+        """Return a stored document; "" if there is none."""
         self._read_documents = self.documents
         return self.documents.get(key, "")
 
     # An operator's action
 
     def scale(self, namespace: str, kind: str, name: str, replicas: int) -> None:
-        """Set the number of replicas of a workload; ValueError if the workload does not exist or the number is < 0."""
+        """Set the number of replicas of a workload; ValueError if it does not exist or the number is negative."""
         if replicas < 0:
             raise ValueError(f"replicas is {replicas}; expected 0 or more")
         for workload in self.state.store.workloads:

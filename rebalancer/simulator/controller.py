@@ -1,4 +1,4 @@
-"""One process of the controller on a simulated cluster, without its threads: every cycle is run to its end."""
+"""One process of the controller on a simulated cluster, without threads: every cycle runs to its end."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -32,7 +32,7 @@ class _EvictionCounter:
 
 
 class _Good:
-    """The Prometheus of a simulation, in which no application suffers."""
+    """A Prometheus whose answers always say that no application suffers."""
 
     def ask(self, guards: Guards) -> tuple[GuardAnswer, ...]:
         """Answer each query well."""
@@ -40,7 +40,10 @@ class _Good:
 
 
 class SimulatedController:
-    """A controller that leads and obeys a policy. `name` is how it identifies itself; `monitoring` answers guards."""
+    """A controller that leads and follows a policy.
+
+    `name` identifies it; `monitoring` answers the queries of guards.
+    """
 
     def __init__(
         self,
@@ -90,19 +93,19 @@ class SimulatedController:
         return self._observer.evicted
 
     def run_cycle(self) -> None:
-        """Run a cycle, and what keeps deletion costs in order, at the present time."""
+        """Run a cycle at the current time, and then the upkeep of deletion costs."""
         self._runner.tick()
         self._prevention.cycle_ended()
         self._prevention.work()
         self.go_on()
 
     def go_on(self) -> None:
-        """Do what is next for surges, as the controller does every second."""
+        """Take the next steps of surges, as the controller does every second."""
         self._surges.work()
         self._runner.drain()
 
     def observe(self, before: object, after: object) -> None:
-        """Take a change in the cluster, which may call for an early cycle."""
+        """Observe a change in the cluster, which may call for an early cycle."""
         self._runner.observe(before, after)
 
     def read_pause(self) -> None:
@@ -111,5 +114,5 @@ class SimulatedController:
         self._runner.drain()
 
     def time_to_cycle(self) -> float | None:
-        """Return in how many seconds the next early cycle is due, None if none is."""
+        """Return the seconds until the next early cycle; None if none is due."""
         return self._runner.time_to_cycle()

@@ -1,4 +1,4 @@
-"""The status of disruption budgets: how many disruptions are allowed, as the real controller computes it.
+"""The status of disruption budgets: how many disruptions are allowed, computed as the real controller does.
 
 Source: `pkg/controller/disruption/disruption.go`. The status is updated after a delay, as in a real cluster.
 """
@@ -17,20 +17,20 @@ from rebalancer.simulator.store import Table
 from rebalancer.simulator.trace import TraceKind
 
 DELETION_TIMEOUT = timedelta(minutes=2)
-"""How long a granted eviction counts while its pod is not terminating."""
+"""For how long a granted eviction counts while its pod is not yet terminating."""
 
 _SCALED = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "Deployment"})
 
 
 class Scale(NamedTuple):
-    """A controller and its desired number of pods."""
+    """A controller and its wanted number of pods."""
 
     controller: str
     replicas: int
 
 
 def get_scale(pod: Pod, workload: Callable[[str], Workload | None]) -> Scale | None:
-    """Return the scale of a pod's Deployment, or else of its controller; None if it has none."""
+    """Return the scale of a pod's Deployment, or else of its controller; None if it has neither."""
     owner = workload(pod.owner.uid) if pod.owner is not None else None
     if owner is None or not (owner.kind in _SCALED or owner.is_foreign):
         return None
@@ -42,7 +42,7 @@ def get_scale(pod: Pod, workload: Callable[[str], Workload | None]) -> Scale | N
 def compute_status(
     budget: DisruptionBudget, pods: Iterable[Pod], workload: Callable[[str], Workload | None], now: datetime
 ) -> DisruptionBudget:
-    """Return a budget with the status that its controller would write; `pods` are the pods of its namespace."""
+    """Return a budget with the status that its controller would write; `pods` are all pods of its namespace."""
     selector = budget.selector
     matched = [pod for pod in pods if selector is not None and selector.matches(pod.labels)]
     disrupted = _keep_recent_disruptions(budget, matched, now)
@@ -67,7 +67,7 @@ def compute_status(
 def _keep_recent_disruptions(
     budget: DisruptionBudget, matched: Iterable[Pod], now: datetime
 ) -> tuple[tuple[str, datetime], ...]:
-    """Return the granted evictions whose pods exist, are not terminating, and are younger than the timeout."""
+    """Return the recent granted evictions whose pods still exist and are not terminating."""
     staying = {pod.name for pod in matched if not pod.terminating}
     return tuple((name, at) for name, at in budget.disrupted if name in staying and now < at + DELETION_TIMEOUT)
 

@@ -1,8 +1,8 @@
-"""Simulated time: a queue of actions, sorted by their due times.
+"""Simulated time: a queue of actions, sorted by due time.
 
 Nothing here reads a clock. The owner of a simulation advances the time, and the actions that fall due run one after the
-other, each at its own time. Actions with the same due time run in the order in which they were queued, so that a seed
-gives one trace only.
+other, each at its own time. Actions with the same due time run in the order in which they were queued, so a seed gives
+only one trace.
 """
 
 from collections.abc import Callable
@@ -36,11 +36,11 @@ class EventQueue:
 
     @property
     def next_due(self) -> datetime | None:
-        """When the next action is due, None if the queue is empty."""
+        """When the next action is due; None if the queue is empty."""
         return self._due[0][0] if self._due else None
 
     def run(self, until: datetime) -> None:
-        """Run every action that is due until then, and set the time to it."""
+        """Run every action that is due until a moment, and set the time to that moment."""
         while self._due and self._due[0][0] <= until:
             moment, _, key, action = heappop(self._due)
             self.now = moment

@@ -1,6 +1,6 @@
-"""The Eviction API, in the steps of the API server.
+"""The Eviction API, with the steps of the API server.
 
-Source: `pkg/registry/core/pod/storage/eviction.go`; docs/design.md, "Responses", has the answers.
+Source: `pkg/registry/core/pod/storage/eviction.go`; the responses are listed in docs/design.md, "Responses".
 """
 
 from msgspec import structs
@@ -14,7 +14,7 @@ from rebalancer.simulator.timings import Faults
 from rebalancer.simulator.trace import TraceKind
 
 MOST_DISRUPTED = 2000
-"""Entries in disruptedPods beyond which the server refuses (MaxDisruptedPodSize)."""
+"""The most entries of disruptedPods with which the server grants an eviction (MaxDisruptedPodSize)."""
 
 _VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
 _SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
@@ -70,7 +70,7 @@ class Evictions:
         ]
 
     def _spend(self, budget: DisruptionBudget, pod: Pod) -> EvictionAnswer | None:
-        """Take one disruption from a budget, or say why it has none (checkAndDecrement)."""
+        """Take one disruption from a budget, or say why the budget has none (checkAndDecrement)."""
         if budget.observed_generation < budget.generation:
             message = f"{_VIOLATES} The disruption budget {budget.name} is still being processed by the server."
             return EvictionAnswer(EvictionResult.STALE, message)
@@ -103,7 +103,7 @@ class Evictions:
 
 
 def _may_skip_budget(pod: Pod, budget: DisruptionBudget) -> bool:
-    """Say whether an unready pod may be evicted without using its budget (unhealthyPodEvictionPolicy)."""
+    """Return whether an unready pod may be evicted without using its budget (unhealthyPodEvictionPolicy)."""
     if pod.ready:
         return False
     if budget.always_allow:

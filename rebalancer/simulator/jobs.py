@@ -1,4 +1,4 @@
-"""Jobs of placeholder pods: one pod each, never a second; gone with its pod at the deadline, or when it is deleted.
+"""Jobs of placeholder pods: each has one pod and never a second, and ends with it, at its deadline, or when deleted.
 
 Source: `pkg/controller/job/job_controller.go` with `backoffLimit: 0`, and `pkg/controller/ttlafterfinished`.
 """
@@ -19,22 +19,22 @@ _PRIORITY = -5
 
 
 class Jobs:
-    """The Jobs of one cluster. `refuse` says of a placeholder why a quota does not allow it, "" if it does."""
+    """The Jobs of one cluster. `refuse` says why a quota does not allow a placeholder; "" if it does."""
 
     def __init__(self, state: ClusterState, refuse: Callable[[Placeholder], str] = lambda _: "") -> None:
         self._state = state
         self._pods: dict[str, str] = {}
-        """The UID of each Job's pod, "" before it is created."""
+        """The UID of each Job's pod; "" until the pod is created."""
         self.refuse = refuse
         state.store.pods.listeners.append(self._pod_changed)
 
     @property
     def names(self) -> frozenset[str]:
-        """The names of the Jobs that exist."""
+        """The names of the existing Jobs."""
         return frozenset(self._pods)
 
     def create(self, placeholder: Placeholder, rules: Capacity) -> str:
-        """Create a Job; return why it was refused, "" if it was not."""
+        """Create a Job; return why it was refused, or ""."""
         refused = self.refuse(placeholder)
         if refused:
             return refused
@@ -48,7 +48,7 @@ class Jobs:
         return ""
 
     def delete(self, name: str) -> None:
-        """Delete a Job; its pod is collected a moment later, without grace."""
+        """Delete a Job; its pod is deleted a moment later, without a grace period."""
         self._end(name, "deleted")
 
     def _end(self, name: str, why: str) -> None:

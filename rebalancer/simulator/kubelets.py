@@ -1,7 +1,7 @@
-"""Kubelets: pods become Ready a while after they are bound, and are removed a while after their deletion.
+"""Kubelets: pods become Ready some time after they are bound, and are removed some time after their deletion.
 
-Pod garbage collection is here as well: it replaces the kubelet of a node that no longer exists.
-Source: `pkg/controller/podgc/gc_controller.go`.
+Pod garbage collection, which replaces the kubelet of a deleted node, is here as well. Source:
+`pkg/controller/podgc/gc_controller.go`.
 """
 
 from datetime import datetime
@@ -46,7 +46,7 @@ class Kubelets:
                 self._pod_changed(None, pod)
 
     def _get_running(self, uid: str) -> Pod | None:
-        """Return a pod if it is on a node that exists."""
+        """Return a pod if its node exists."""
         pod = self._state.store.pods.get(uid)
         here = pod is not None and pod.node is not None and self._state.store.nodes.get(pod.node) is not None
         return pod if here else None
@@ -83,7 +83,7 @@ class Kubelets:
             self._state.event_queue.after(self._state.timings.collecting, lambda: self._collect(node, since))
 
     def _collect(self, node: str, since: datetime) -> None:
-        """Remove the pods of a node that has not existed since then."""
+        """Remove the pods of a node that has been gone since a given time."""
         if self._gone_since.get(node) == since:
             for pod in self._state.store.pods.on(node):
                 self._state.note(TraceKind.DELETED, f"Pod {pod}", f"node {node} not found")

@@ -31,7 +31,7 @@ from rebalancer.simulator.watch import follow
 class Controller(ABC):
     """The controller of one or more kinds of owners that create pods themselves.
 
-    `pods` and `workloads` are what it has seen.
+    `pods` and `workloads` are what the controller has seen so far.
     """
 
     def __init__(self, state: ClusterState) -> None:
@@ -46,14 +46,17 @@ class Controller(ABC):
 
     @abstractmethod
     def handles(self, owner: Workload) -> bool:
-        """Return whether it creates the pods of an owner."""
+        """Return whether the controller creates the pods of an owner."""
 
     @abstractmethod
     def reconcile(self, owner: Workload) -> None:
-        """Create and delete pods of an owner, and write its status; both are known as far as they have been seen."""
+        """Create and delete pods of an owner, and write its status, by what the controller has seen of both."""
 
     def _write_status(self, seen: Workload, reported: Workload) -> None:
-        """Write a status to the owner as it is stored; a change of its replicas that was not seen is not observed."""
+        """Write a status to the stored owner.
+
+        A change of its replicas that the controller has not seen is not counted as observed.
+        """
         stored = self._state.store.workloads.get(seen.uid)
         if stored is None:
             return
@@ -97,7 +100,7 @@ class ReplicaSets(Controller):
         super().__init__(state)
         self._pod_factory = pod_factory
         self.expected: dict[str, set[str]] = {}
-        """For each owner the pods that it has created or deleted without having seen that yet."""
+        """For each owner the pods that the controller has created or deleted without having seen it yet."""
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
         pod = after or before
@@ -106,15 +109,15 @@ class ReplicaSets(Controller):
         super()._pod_changed(before, after)
 
     def handles(self, owner: Workload) -> bool:
-        """Return whether an owner's next pods are any pods of its template."""
+        """Return whether an owner's pods are all made from its template."""
         if owner.is_foreign:
             return owner.template is not None and owner.uid not in self._above
         return owner.kind in {"ReplicaSet", "ReplicationController"}
 
     def reconcile(self, owner: Workload) -> None:
-        """Create or delete pods until the number of active pods is the number of replicas.
+        """Create or delete pods until the number of active pods equals the number of replicas.
 
-        Not before it has seen what it did last: `pkg/controller/controller_utils.go` (ControllerExpectations).
+        Do nothing before the last changes were seen: `pkg/controller/controller_utils.go` (ControllerExpectations).
         """
         self._adopt(owner)
         active = [pod for pod in self.pods.of(owner.uid) if _is_active(pod)]
@@ -135,7 +138,7 @@ class ReplicaSets(Controller):
             self._state.store.pods.put(made)
 
     def _adopt(self, owner: Workload) -> None:
-        """Adopt pods without a controller that the selector matches."""
+        """Adopt the pods without a controller that the selector matches."""
         reference = OwnerReference(group=owner.group, kind=owner.kind, name=owner.name, uid=owner.uid)
         for seen in self.pods.of(""):
             pod = self._state.store.pods.get(seen.uid)
@@ -151,14 +154,14 @@ class ReplicaSets(Controller):
                 self._state.store.pods.put(structs.replace(pod, owner=reference))
 
     def _report(self, owner: Workload, active: list[Pod]) -> None:
-        """Write the status as the real controller does: the state before its own changes, and why they fail."""
+        """Write the status as the real controller does: the state before its own changes, and why these fail."""
         count, ready = len(active), sum(pod.ready for pod in active)
         failure = self._state.refused_pods.get(owner.namespace, "") if count < owner.replicas else ""
         reported = structs.replace(owner, current=count, ready=ready, updated=count, creation_failure=failure)
         self._write_status(owner, reported)
 
     def _sort_for_deletion(self, owner: Workload, active: list[Pod]) -> list[Pod]:
-        """Sort pods by the order in which they are deleted when there are too many."""
+        """Sort surplus pods by the order in which they are deleted."""
         related: list[str] = []  # the pods of a ReplicaSet without a Deployment are not counted by node
         if owner.owner is not None:
             above = owner.owner.uid
@@ -187,7 +190,7 @@ class StatefulSets(Controller):
         return owner.kind == "StatefulSet"
 
     def reconcile(self, owner: Workload) -> None:
-        """Create the lowest missing ordinal; only when all pods are ready, delete those beyond the replicas."""
+        """Create the pod with the lowest missing ordinal; only if all pods are Ready, delete surplus pods."""
         numbered = {pod_ordinal(pod.name): pod for pod in self.pods.of(owner.uid)}
         self._report(owner, list(numbered.values()))
         in_turn = not owner.parallel
@@ -218,7 +221,7 @@ class StatefulSets(Controller):
     def _report(self, owner: Workload, pods: list[Pod]) -> None:
         """Write the status; `replicas` and `readyReplicas` count terminating pods, `updatedReplicas` does not.
 
-        It counts no pods that the partition keeps at an older revision.
+        `updatedReplicas` does not count pods that the partition keeps at an older revision, either.
         """
         reported = structs.replace(
             owner,
@@ -230,7 +233,7 @@ class StatefulSets(Controller):
 
 
 class PodSets(Controller):
-    """The controllers of foreign owners that define each pod: a deleted pod is recreated as it was."""
+    """The controllers of foreign owners that define each pod: they recreate a deleted pod as it was."""
 
     def __init__(self, state: ClusterState) -> None:
         self._defined: dict[str, dict[str, Pod]] = {}
@@ -240,11 +243,11 @@ class PodSets(Controller):
                 self._defined[owner.uid] = {pod.name: pod for pod in self.pods.of(owner.uid)}
 
     def handles(self, owner: Workload) -> bool:
-        """Return whether its pods come back as they were."""
+        """Return whether the owner's pods come back as they were."""
         return owner.keeps_pods
 
     def reconcile(self, owner: Workload) -> None:
-        """Create the pods that are missing, once nothing of them is left."""
+        """Create the missing pods, once nothing is left of their predecessors."""
         present = {pod.name: pod for pod in self.pods.of(owner.uid)}
         ready = sum(pod.ready for pod in present.values())
         self._write_status(owner, structs.replace(owner, current=len(present), ready=ready, updated=len(present)))
@@ -327,5 +330,5 @@ class Deployments:
 
 
 def _rank_by_age(replica_set: Workload) -> tuple[int, float]:
-    """Return the sort key that puts the newest ReplicaSet of a Deployment last."""
+    """Return the sort key that puts a Deployment's newest ReplicaSet last."""
     return read_revision(replica_set), replica_set.created.timestamp()

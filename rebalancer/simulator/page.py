@@ -1,4 +1,4 @@
-"""The status page of a simulation: the controller's own, of the simulated controller, by the simulated clock."""
+"""The status page of a simulation: the real controller's page, with the simulated controller and clock."""
 
 from datetime import datetime
 from typing import Final
@@ -12,11 +12,11 @@ from rebalancer.simulator import START
 from rebalancer.simulator.play import Play
 
 _REFRESH: Final = 2
-"""Seconds after which a browser renews the page."""
+"""After how many seconds a browser reloads the page."""
 
 
 class SimulatedPage(StatusPage):
-    """Serves the state of a play. CannotListen as for any status page."""
+    """Serves the state of a play. Raises CannotListen like the status page of a controller."""
 
     def __init__(self, address: Address) -> None:
         self._shown_at: datetime = START
@@ -25,14 +25,14 @@ class SimulatedPage(StatusPage):
 
     @property
     def url(self) -> str:
-        """Where a browser of this machine finds it."""
+        """The address of the page for a browser on this machine."""
         host, port = self.address
         here = host in {"127.0.0.1", "0.0.0.0", "::1", "::"}  # noqa: S104  # any address of this machine will do
         shown = "localhost" if here else f"[{host}]" if ":" in host else host
         return f"http://{shown}:{port}/"
 
     def show_play(self, play: Play) -> None:
-        """Show the present state of a play, once its first cycle has ended."""
+        """Show the current state of a play, after its first cycle has ended."""
         self._shown_at = play.cluster.now
         cycle = play.state.cycle
         if cycle is not None:

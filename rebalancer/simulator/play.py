@@ -1,7 +1,7 @@
-"""Plays changes of a simulated cluster with the controller's loop, until nothing is left to do, and records it.
+"""Plays changes of a simulated cluster with the controller's loop until nothing is left to do, and records the events.
 
-The loop runs as in a cluster: at its interval, early after changes that call for it, with every waiting time of the
-policy. Only obstacles to any action are left out: the mode is Evict, and no window is closed.
+The loop runs as in a cluster: at its interval, early after changes that call for it, and with every waiting time of the
+policy. Only what would prevent all action is left out: the mode is Evict, and no window is closed.
 """
 
 from collections import deque
@@ -29,25 +29,25 @@ from rebalancer.surge.record import Ending
 from rebalancer.surge.report import NO_SURGES
 
 _UNTOLD: Final = frozenset({TraceKind.EVENT, TraceKind.BUDGET_CHANGED})
-"""Not among the events: our own Kubernetes events, and numbers that follow from the others."""
+"""Left out of the record: Rebalancer's own Kubernetes events, and numbers that follow from other entries."""
 
 _SURGES: Final = frozenset({EventReason.SURGE_BEGAN, EventReason.SURGE_ENDED})
-"""Our own events that are: what a surge is for no other says."""
+"""Rebalancer's own events that are recorded: no other entry says what a surge does."""
 
 _LOOK: Final = timedelta(seconds=EVERY)
 
 LASTING: Final = timedelta(seconds=60)
-"""Nothing moves any more once all is well and nothing has happened for so long: pods of lost nodes are gone."""
+"""For how long nothing must happen, if all is well, until nothing moves: pods of lost nodes are gone by then."""
 
 _PATIENCE: Final = timedelta(hours=1)
-"""The same where something is left to do: budgets, back-offs and rates have changed by then what they ever will."""
+"""The same if something is left to do: by then budgets, back-offs and rates have changed for the last time."""
 
 _LONGEST: Final = timedelta(days=1)
-"""So long a simulation may take."""
+"""The longest duration of a simulation."""
 
 
 class PlayedEvent(NamedTuple):
-    """Something that happened, so long after the start."""
+    """Something that happened, and how long after the start."""
 
     at: timedelta
     what: str
@@ -56,7 +56,7 @@ class PlayedEvent(NamedTuple):
 
 
 class LowestHeadroom(NamedTuple):
-    """When a limit had the least headroom, in pods; below 0 it was violated."""
+    """When a limit had the least headroom, in pods; with headroom below 0 it was violated."""
 
     group: str
     limit: str
@@ -67,7 +67,7 @@ class LowestHeadroom(NamedTuple):
 
 
 class LowestReadiness(NamedTuple):
-    """When a workload lacked most of its pods: how many were Ready."""
+    """When a workload lacked the most pods, and how many were Ready then."""
 
     workload: Reference
     wanted: int
@@ -77,17 +77,17 @@ class LowestReadiness(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlayedStep:
-    """The consequences of one change, or of none."""
+    """The consequences of one change, or of the start without a change."""
 
     change: str
     at: timedelta
     evictions: int
     lower_bound: int
-    """How many evictions were proved to be needed when the first of them was sent; 0 if the next change came early."""
+    """The proved minimum of evictions when the first was sent; 0 if the next change came before that."""
     waiting: int
     """How many pods had no node at the end of the step."""
     surged: int
-    """How many pods went in scale-downs, after as many were added."""
+    """How many pods were removed by scale-downs, after the same number had been added."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,7 +103,7 @@ class Outcome:
     steps: list[PlayedStep]
     headrooms: list[LowestHeadroom]
     readiness: list[LowestReadiness]
-    """Of the workloads that lacked a pod at some time."""
+    """The lowest readiness of each workload that lacked a pod at some time."""
     most_waiting: int
     most_waiting_at: timedelta
     snapshot: Snapshot
@@ -111,7 +111,7 @@ class Outcome:
     cycle: Cycle
     """The last cycle."""
     repaired: frozenset[Reference]
-    """The workloads with evictions that were let go."""
+    """The workloads of which pods were evicted or moved by a surge."""
 
     @property
     def evictions(self) -> int:
@@ -120,17 +120,17 @@ class Outcome:
 
     @property
     def surged(self) -> int:
-        """How many pods went in scale-downs, after as many were added."""
+        """How many pods were removed by scale-downs, after the same number had been added."""
         return sum(step.surged for step in self.steps)
 
     @property
     def lower_bound(self) -> int:
-        """How many evictions were needed at least."""
+        """The proved minimum of evictions of all steps together."""
         return sum(step.lower_bound for step in self.steps)
 
 
 def simulated_policy(policy: Policy) -> Policy:
-    """Return the policy as it is simulated: in mode Evict, with no window closed, and without an autoscaler."""
+    """Return the policy for the simulation: in mode Evict, with no window closed, and without an autoscaler."""
     capacity = policy.capacity
     if capacity.mode is CapacityMode.REQUEST:
         capacity = capacity.model_copy(update={"mode": CapacityMode.OBSERVE})
@@ -143,14 +143,14 @@ def with_prevention(policy: Policy, mode: ScaleDownPrevention) -> Policy:
 
 
 class ImpossibleChangeError(Exception):
-    """A change names what the simulated cluster does not have."""
+    """A change names something that the simulated cluster does not have."""
 
 
 class Play:
-    """A simulation of a snapshot: the changes one after the other, and what the loop does after each.
+    """Simulates a snapshot: the changes one after the other, and what the loop does after each.
 
-    Equal arguments give equal outcomes. `lasting` is for how long nothing must have
-    happened until nothing moves any more.
+    Equal arguments give equal outcomes. `lasting` is how long nothing must have happened before nothing is considered
+    to move.
     """
 
     def __init__(
@@ -171,9 +171,9 @@ class Play:
         self.repair_began: datetime | None = None
         """When the first eviction was granted, or the first surge began."""
         self.surged = 0
-        """How many pods went in scale-downs, after as many were added."""
+        """How many pods were removed by scale-downs, after the same number had been added."""
         self.over = False
-        """Whether the last change has been made, and its step has ended."""
+        """Whether the last change has been made and its step has ended."""
         self._lasting = lasting
         self._observations = _Observations(first, self.start)
         self._next_cycle = self.start
@@ -183,7 +183,7 @@ class Play:
         self.steps: list[PlayedStep] = []
         """The steps that have ended."""
         self.change: Change | None = None
-        """What the present step began with, None: with nothing."""
+        """The change with which the present step began; None if it began without one."""
         self._began = self.start
         self._evicted_before = self._surged_before = 0
         self._surges = NO_SURGES
@@ -201,7 +201,7 @@ class Play:
 
     @property
     def moved(self) -> int:
-        """How many pods went, by evictions and in surges."""
+        """How many pods were moved, by evictions and by surges."""
         return self.evicted + self.surged
 
     def run(self) -> Outcome:
@@ -213,7 +213,7 @@ class Play:
     def advance(self) -> Iterator[None]:
         """Play to the end; yield after everything that happens.
 
-        A caller that stops iterating can continue later with another call. ImpossibleChangeError where the cluster does
+        A caller that stops iterating can continue later with another call. ImpossibleChangeError if the cluster does
         not allow a change.
         """
         if self._is_first_due():
@@ -234,7 +234,7 @@ class Play:
                 yield
 
     def _next_look(self) -> datetime | None:
-        """Return when the controller looks at its surges next, None while none is under way."""
+        """Return when the controller next looks at its surges; None if no surge is under way."""
         return self.cluster.now + _LOOK if self._surges.under_way else None
 
     def _look(self) -> None:
@@ -243,7 +243,7 @@ class Play:
             self._note_surges()
 
     def _note_surges(self) -> None:
-        """Take the controller's reports on its surges, each once."""
+        """Record the controller's reports on its surges, each once."""
         report = self.state.reported.surges
         if report is self._surges:
             return
@@ -264,7 +264,7 @@ class Play:
             self.repair_began = self.cluster.now
 
     def outcome(self) -> Outcome:
-        """Return what has happened, once it is over."""
+        """Return everything that has happened, after the play is over."""
         cycle = self.state.cycle
         assert cycle is not None
         seen = self._observations
@@ -300,7 +300,7 @@ class Play:
             self._observations.take_workload(after, self.cluster.now)
 
     def _hasten(self) -> None:
-        """Let the next cycle come early if something calls for it."""
+        """Run the next cycle early if something calls for it."""
         early = self._controller.time_to_cycle()
         if early is not None:
             self._next_cycle = min(self._next_cycle, self.cluster.now + timedelta(seconds=early))
@@ -348,7 +348,7 @@ class Play:
         self._note_surges()
 
     def _ends(self) -> datetime | None:
-        """Return when the present step ends in any case; None if it ends once nothing moves any more."""
+        """Return the time at which the present step ends at the latest; None if it ends when nothing moves any more."""
         if self.change is not None and self.change.wait is not None:
             return self._began + self.change.wait
         if not self.left or self.left[0].after is None:
@@ -374,17 +374,17 @@ class Play:
         return self._settled
 
     def _waiting_time(self) -> timedelta:
-        """Return how long the policy waits at most before it acts."""
+        """Return the longest time that the policy waits before it acts."""
         return self.policy.spread.for_ + self.policy.nodes.settle + self.policy.eligibility.min_age
 
 
 class _Observations:
-    """What is recorded of the worst moments; of pods and workloads at every change, of limits at every cycle."""
+    """The worst moments so far: of pods and workloads at every change, of limits at every cycle."""
 
     def __init__(self, first: Snapshot, start: datetime) -> None:
         self._start = start
         self.changed_at = start
-        """When a pod, or what a workload wants, was changed last."""
+        """When a pod, or a workload's wanted number of pods, last changed."""
         self.waiting = 0
         self.most_waiting = 0
         self.most_waiting_at = timedelta(0)
@@ -392,7 +392,7 @@ class _Observations:
         self.fewest: dict[str, LowestReadiness] = {}
         self.repaired = set[Reference]()
         self.surging: Mapping[str, int] = {}
-        """The workloads to which a surge adds pods, by UID, and how many they have without these."""
+        """The workloads to which a surge adds pods, by UID, and their number of pods without the added ones."""
         self._top: dict[str, Workload] = {}
         self._ready: dict[str, int] = {}
         self._wanted: dict[str, int] = {}
@@ -407,7 +407,7 @@ class _Observations:
             self._compare(top, start)
 
     def take_pod(self, before: Pod | None, after: Pod | None, now: datetime) -> None:
-        """Take a change of a pod."""
+        """Record a change of a pod."""
         self.changed_at = now
         for pod, number in ((before, -1), (after, 1)):
             if pod is not None:
@@ -420,14 +420,14 @@ class _Observations:
             self._compare(top, now)
 
     def take_workload(self, workload: Workload, now: datetime) -> None:
-        """Take a change of what a workload wants."""
+        """Record a change of a workload's wanted number of pods."""
         if self._top.get(workload.uid, workload).uid == workload.uid and workload.uid in self._wanted:
             if self._wanted[workload.uid] != workload.replicas:
                 self.changed_at = now
             self._wanted[workload.uid] = workload.replicas
 
     def take_cycle(self, cycle: Cycle, now: datetime) -> None:
-        """Take the limits as the controller evaluated them, and what it let go."""
+        """Record the limits as the controller evaluated them, and the evictions that it requested."""
         self.repaired.update(eviction.workload for eviction in cycle.fates.going)
         for limit in cycle.assessment.limits:
             key = limit.group, limit.limit, limit.namespace, limit.key

@@ -17,7 +17,7 @@ from rebalancer.scheduling.view import View
 from rebalancer.simulator.state import ClusterState
 
 _REFUSED = frozenset({Reason.TEMPLATE_REFUSED, Reason.UNKNOWN_OWNER})
-"""The API server refuses such pods, or there is no template."""
+"""Why no pod is made: the API server refuses such pods, or there is no template."""
 
 
 class PodFactory:
@@ -29,7 +29,7 @@ class PodFactory:
         self._known: dict[tuple[str, str], Pod | None] = {}
 
     def next_pod(self, owner: Workload, name: str) -> Pod | None:
-        """Make a pod of an owner, not stored yet; None if the API server would refuse it."""
+        """Make the next pod of an owner, without storing it; None if the API server would refuse it."""
         key = owner.uid, owner.revision_at(pod_ordinal(name))
         if key not in self._known:
             self._known[key] = self._make_prototype(owner, name)
@@ -81,7 +81,7 @@ def _copy_spec(phantom: Pod, owner: Workload, siblings: list[Pod]) -> Pod:
 
 
 def _add_ordinal(pod: Pod, owner: Workload) -> Pod:
-    """Add to a StatefulSet's pod what follows from its ordinal: two labels, and claims of its own."""
+    """Add what follows from a StatefulSet pod's ordinal: two labels, and claims of its own."""
     labels = Labels(
         {
             **pod.labels,

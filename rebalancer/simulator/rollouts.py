@@ -1,7 +1,9 @@
-"""Rolling updates: how a Deployment shifts replicas to the ReplicaSet of its new template, and a StatefulSet its pods.
+"""Rolling updates: a Deployment shifts replicas to its new ReplicaSet, a StatefulSet replaces its pods.
 
-A rollout begins with `begin_rollout`. A Deployment found in the middle of a rollout stays there, because a snapshot
-does not show its strategy. Not simulated: a pause, a deadline, and a second change before the first has ended.
+A rollout begins with `begin_rollout`. A Deployment that the snapshot shows in the middle of a rollout stays there,
+because a snapshot does not show its strategy. Not simulated: a pause, a deadline, and a second change before the first
+has ended.
+
 Source: `pkg/controller/deployment/rolling.go` (reconcileNewReplicaSet, reconcileOldReplicaSets),
 `pkg/controller/deployment/util/deployment_util.go` (NewRSNewReplicas),
 `pkg/controller/statefulset/stateful_set_control.go` (updateStatefulSet).
@@ -59,7 +61,7 @@ def begin_rollout(state: ClusterState, workload: Workload, template: PodTemplate
 
 
 def read_revision(replica_set: Workload) -> int:
-    """Return the number of a ReplicaSet's revision, 0 where it has none."""
+    """Return a ReplicaSet's revision number; 0 if it has none."""
     revision = replica_set.annotations.get(REVISION, "")
     return int(revision) if revision.isdigit() else 0
 
@@ -71,9 +73,9 @@ def _make_hash(workload: Workload, revision: str) -> str:
 def shift_replicas(
     deployment: Workload, new: Workload, old: Sequence[Workload], update: RollingUpdate
 ) -> Iterator[Workload]:
-    """Yield the ReplicaSets with other numbers of replicas, by what their statuses say: new ones first, then old ones.
+    """Yield the ReplicaSets whose numbers of replicas change, from their statuses: the new one first, then old ones.
 
-    An old one's pods that are not Ready go first, as far as enough are Ready without them.
+    Unready pods of old ReplicaSets go first, if enough pods are Ready without them.
     """
     wanted, total = deployment.replicas, new.replicas + sum(one.replicas for one in old)
     grown = new.replicas + max(0, min(wanted + update.surge - total, wanted - new.replicas))
@@ -100,7 +102,7 @@ def shift_replicas(
 
 
 def find_outdated(owner: Workload, numbered: Mapping[int, Pod]) -> Pod | None:
-    """Return the pod that a StatefulSet deletes next for its new template, None where it waits or all are updated."""
+    """Return the pod that a StatefulSet deletes next for its new template; None if it waits or has updated all pods."""
     for number in reversed(owner.ordinals):
         pod = numbered.get(number)
         if number in owner.held_back or pod is None or pod.terminating:

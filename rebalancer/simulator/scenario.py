@@ -28,7 +28,7 @@ from rebalancer.simulator.sketch import build_cluster
 from rebalancer.yaml_tree import Tree, UnreadableError, UnsupportedScalar, read_tree
 
 BUILTIN: Final = "builtin:"
-"""Begins the name of a scenario that is shipped."""
+"""The prefix of the names of shipped scenarios."""
 
 SHIPPED: Final = ("zone", "deadlock")
 
@@ -38,17 +38,17 @@ _ALLOWED: Final = 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scenario:
-    """What happens to a cluster; `snapshot` and `policy` are None where the scenario brings none."""
+    """What happens to a cluster; `snapshot` and `policy` are None if the scenario has none."""
 
     steps: tuple[Change, ...]
     begins: str = "The cluster as it is"
-    """The first line of its story."""
+    """The first line of the story."""
     repaired: str = "Nothing is left to repair"
-    """The last line of its story."""
+    """The last line of the story."""
     pace: float = 10.0
-    """How many simulated seconds pass in a second where it is watched."""
+    """How many simulated seconds pass in one second while somebody watches."""
     lasting: timedelta = LASTING
-    """How long nothing must move until it is over."""
+    """For how long nothing must move before the play is over."""
     policy: Policy | None = None
     snapshot: Snapshot | None = None
 
@@ -60,7 +60,7 @@ class Scenario:
         policy: Policy | None = None,
         profile: Profile = DEFAULT_PROFILE,
     ) -> Play:
-        """Return a play that has not begun, of its own cluster and policy where no other ones are given."""
+        """Return a play that has not begun; the given cluster and policy replace the scenario's own."""
         first, rules = snapshot or self.snapshot, policy or self.policy
         assert first is not None
         assert rules is not None
@@ -72,7 +72,7 @@ class ScenarioError(Exception):
 
 
 def shipped_scenario(name: str) -> Scenario:
-    """Read a scenario that is shipped, by its name."""
+    """Read a shipped scenario by its name."""
     if name not in SHIPPED:
         raise ScenarioError(f"found {BUILTIN}{name}, expected {list_shipped()}")
     data = files(__package__).joinpath("scenarios", f"{name}.yaml").read_bytes()
@@ -85,7 +85,7 @@ def list_shipped() -> str:
 
 
 def load_scenario(data: bytes, source: str) -> Scenario:
-    """Read a scenario; ScenarioError names `source` and line of the first problem."""
+    """Read a scenario; ScenarioError names `source` and the line of the first problem."""
     try:
         tree = read_tree(_decode(data))
     except UnreadableError as error:

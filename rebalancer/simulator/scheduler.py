@@ -26,14 +26,14 @@ from rebalancer.simulator.trace import TraceKind
 from rebalancer.simulator.watch import follow
 
 _MOST_CHANGES = 64
-"""Changes after which a new view costs less than the deltas, which every query applies again."""
+"""After this many changes, a new view costs less than a view with deltas, which every query applies again."""
 
 LONGEST_BACK_OFF = 10.0
-"""Seconds; the back-off starts with one second and doubles with each attempt (podMaxBackoffSeconds)."""
+"""The longest back-off in seconds; it starts at one second and doubles with each attempt (podMaxBackoffSeconds)."""
 
 
 class SchedulerCache:
-    """A view of what the scheduler has seen, and of what it has bound itself without having seen that yet."""
+    """A view of what the scheduler has seen, and of the pods that it has bound but not yet seen bound."""
 
     def __init__(self, state: ClusterState, profile: Profile) -> None:
         self._state = state
@@ -48,12 +48,12 @@ class SchedulerCache:
 
     @property
     def pods(self) -> PodTable:
-        """The pods that it has seen; listeners are called after the view has changed."""
+        """The pods that the scheduler has seen; listeners are called after the view has changed."""
         return self._pods
 
     @property
     def nodes(self) -> Table[Node]:
-        """The nodes that it has seen."""
+        """The nodes that the scheduler has seen."""
         return self._nodes
 
     @property
@@ -69,21 +69,21 @@ class SchedulerCache:
         return self._view
 
     def assume(self, before: Pod, bound: Pod) -> None:
-        """Count a pod on its node before its binding is seen."""
+        """Count a pod on its node before its binding has been seen."""
         self._assumed[bound.uid] = bound
         self._follow(before, bound)
 
     def nominate(self, nominated: Pod) -> None:
-        """Keep a pod's place on the node that it is nominated for, before that is seen."""
+        """Reserve a pod's place on the node for which it is nominated, before the nomination has been seen."""
         self._assumed[nominated.uid] = nominated
         self._view = None
 
     def latest(self, pod: Pod) -> Pod:
-        """Return a pod with what the scheduler itself has written of it."""
+        """Return a pod with what the scheduler itself has written to it."""
         return self._assumed.get(pod.uid, pod)
 
     def _node_changed(self, _: Node | None, __: Node | None) -> None:
-        """Discard the view: every cached result may depend on the node."""
+        """Discard the view, because any cached result may depend on the node."""
         self._view = None
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
@@ -98,7 +98,7 @@ class SchedulerCache:
             self._follow(bound, after)
 
     def _follow(self, before: Pod | None, after: Pod | None) -> None:
-        """Apply the change of a pod that was bound, deleted, or removed; other changes have no effect."""
+        """Apply a change if the pod was bound, deleted or removed; other changes have no effect."""
         if self._view is None:
             return
         if after is None:
@@ -116,7 +116,7 @@ class SchedulerCache:
 
 
 def pick_random_best(random: Random) -> Choose:
-    """Return the choice of the real scheduler: a random one of the top-scoring nodes."""
+    """Return a random one of the top-scoring nodes, as the real scheduler does."""
 
     def choose(pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str]:
         return (random.choice(sorted(best(pod, view, nodes))),)
@@ -125,9 +125,9 @@ def pick_random_best(random: Random) -> Choose:
 
 
 def pick_most_crowded(pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str]:
-    """Return an adversary's choice: the feasible node with most pods of the pod's owner.
+    """Return an adversary's choice: the feasible node with the most pods of the pod's owner.
 
-    A property that holds with this scheduler holds for many other scores, too.
+    A property that holds with this choice holds with many other scores, too.
     """
 
     def crowd(node: str) -> int:
@@ -137,7 +137,7 @@ def pick_most_crowded(pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str]
 
 
 class SimulatedScheduler:
-    """One scheduler with one profile; it leaves pods that name another one, or have gates, alone."""
+    """One scheduler with one profile; it ignores pods that name another scheduler or have scheduling gates."""
 
     def __init__(self, state: ClusterState, profile: Profile, choose: Choose) -> None:
         self._state = state
@@ -182,7 +182,7 @@ class SimulatedScheduler:
             self._missed.discard(gone.uid)
 
     def _number(self) -> int:
-        """Return the next number in the queue; an unschedulable pod gets its new number when it is parked."""
+        """Return the next number in the queue; an unschedulable pod gets a new number when it is parked."""
         self._queued += 1
         return self._queued
 
@@ -191,7 +191,7 @@ class SimulatedScheduler:
         self._state.event_queue.after(self._state.timings.placing, self._attempt, key="scheduler")
 
     def _try_again(self) -> None:
-        """Queue the unschedulable pods again after a change; a pod in back-off stays until that is over."""
+        """Queue the unschedulable pods again after a change; a pod in back-off stays until its back-off is over."""
         for uid in list(self._parked):
             if uid in self._backing_off:
                 self._missed.add(uid)
@@ -226,7 +226,7 @@ class SimulatedScheduler:
             self._state.event_queue.after(self._state.timings.placing, self._attempt, key="scheduler")
 
     def _bind(self, pod: Pod, node: str) -> None:
-        """Count a pod on its node, and bind it beside the next attempts."""
+        """Count a pod on its node, and write its binding while the next pods are placed."""
         self._attempts.pop(pod.uid, None)
         self._cache.assume(pod, structs.replace(pod, node=node))
         binding = self._state.timings.binding
@@ -237,14 +237,14 @@ class SimulatedScheduler:
             self._write_binding(pod, node)
 
     def _write_binding(self, pod: Pod, node: str) -> None:
-        """Bind a pod; nothing is done if it was deleted meanwhile."""
+        """Write the binding of a pod, unless the pod was deleted meanwhile."""
         stored = self._state.store.pods.get(pod.uid)
         if stored is not None:
             self._state.note(TraceKind.SCHEDULED, f"Pod {pod}", f"to {node}")
             self._state.store.pods.put(structs.replace(stored, node=node, starting_since=self._state.stamp))
 
     def _preempt(self, pod: Pod) -> None:
-        """Delete the pods in whose place a pod fits, and nominate it for their node."""
+        """Delete the pods that a pod preempts, and nominate it for their node."""
         view = self._cache.view
         if not has_lower_pods(pod, view):
             return

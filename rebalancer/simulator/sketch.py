@@ -1,4 +1,4 @@
-"""A small cluster as a scenario writes it: nodes by zone, and workloads with their pods by node."""
+"""A small cluster as a scenario describes it: nodes by zone, and workloads with their pods by node."""
 
 from functools import partial
 from typing import Literal
@@ -10,16 +10,16 @@ from rebalancer.simulator import START, ClusterBuilder
 
 
 class _Budget(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
-    """A PodDisruptionBudget of the workload's name."""
+    """A PodDisruptionBudget that has the workload's name."""
 
     min_available: int | str | None = None
     max_unavailable: int | str | None = None
 
 
 class _Workload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A workload: `pods` are the running ones by node, the other `replicas` are created; `spread` is maxSkew by key.
+    """A workload: `pods` are the running ones by node, the missing `replicas` are created. `spread` is maxSkew by key.
 
-    `shard_of` is the name of the cluster of which a StatefulSet is a shard. Its constraints then count the pods of all
+    `shard_of` names the cluster of shards that a StatefulSet belongs to. Its constraints then count the pods of all
     shards of that cluster, and no zone admits two pods of the same shard.
     """
 
@@ -34,7 +34,7 @@ class _Workload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
 
 
 class _Sketch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A cluster: the number of nodes by zone, named a-1, a-2 and so on, and the workloads."""
+    """A cluster: the workloads, and the number of nodes by zone, named a-1, a-2 and so on."""
 
     zones: dict[str, int]
     workloads: tuple[_Workload, ...] = ()

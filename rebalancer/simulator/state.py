@@ -14,14 +14,14 @@ from rebalancer.simulator.timings import Timings
 from rebalancer.simulator.trace import TraceEntry, TraceKind
 
 GRACE = timedelta(seconds=30)
-"""The API's default terminationGracePeriodSeconds: the deletionTimestamp lies that far ahead."""
+"""The API's default terminationGracePeriodSeconds; the deletionTimestamp lies that far in the future."""
 
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 """The characters of generated names (apimachinery `rand.SafeEncodeString`)."""
 
 
 class RollingUpdate(NamedTuple):
-    """How many pods of a Deployment may be too many while it is updated, and how many may be missing."""
+    """How many pods of a Deployment may be surplus, and how many missing, during a rolling update."""
 
     surge: int
     unavailable: int
@@ -37,15 +37,15 @@ class ClusterState:
     timings: Timings
     trace: list[TraceEntry] = field(default_factory=list)
     refused_pods: dict[str, str] = field(default_factory=dict)
-    """Why the API server refuses new pods, by namespace: a quota, say."""
+    """Why the API server refuses new pods, by namespace: because of a quota, for example."""
     updates: dict[str, RollingUpdate] = field(default_factory=dict)
-    """How the workloads are updated whose rollouts have begun here, by their UID."""
+    """The update strategies of workloads whose rollouts have begun in the simulation, by their UID."""
     missing_images: set[str] = field(default_factory=set)
-    """Images that no registry has: pods that run go on, new ones do not start."""
+    """Images that no registry has: pods with them go on running, but no new pod starts."""
 
     @property
     def stamp(self) -> datetime:
-        """The time as objects store it: in whole seconds."""
+        """The current time as objects store it, in whole seconds."""
         return self.event_queue.now.replace(microsecond=0)
 
     def note(self, what: TraceKind, about: object, detail: str = "") -> None:
@@ -53,12 +53,12 @@ class ClusterState:
         self.trace.append(TraceEntry(self.event_queue.now, what, str(about), detail))
 
     def uid(self) -> str:
-        """Make a UID; random, not consecutive, because controllers sort equal pods by it."""
+        """Make a UID. It is random, not consecutive, because controllers sort equal pods by UID."""
         drawn = f"{self.random.getrandbits(128):032x}"
         return "-".join((drawn[:8], drawn[8:12], drawn[12:16], drawn[16:20], drawn[20:]))
 
     def generate_pod_name(self, namespace: str, owner: str) -> str:
-        """Make a name for a pod of this owner; a taken name is drawn again, as the API server does.
+        """Make a name for a pod of an owner. If a name is taken, draw another, as the API server does.
 
         Source: apiserver `pkg/registry/rest/create.go` (RetryGenerateName).
         """
@@ -70,8 +70,8 @@ class ClusterState:
     def delete(self, pod: Pod) -> None:
         """Delete a pod as the API server does: at once if it does not run, else it becomes terminating.
 
-        `pod` may be a client's old copy: what counts is the stored one.
-        Source: `pkg/registry/core/pod/strategy.go` (CheckGracefulDelete).
+        `pod` may be a client's old copy; the stored pod decides. Source: `pkg/registry/core/pod/strategy.go`
+        (CheckGracefulDelete).
         """
         stored = self.store.pods.get(pod.uid)
         if stored is None or stored.terminating:

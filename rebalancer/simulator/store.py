@@ -1,7 +1,7 @@
 """The objects of a simulated cluster, as its API server stores them.
 
 Objects are immutable. A change replaces an object with the next resourceVersion, and calls the listeners in the order
-of their registration, so that a seed gives one trace only.
+of their registration, so a seed gives only one trace.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +24,7 @@ Listener = Callable[[Stored | None, Stored | None], None]
 
 
 class Table(Generic[Stored]):
-    """Objects of one kind by their key."""
+    """Objects of one kind, by key."""
 
     def __init__(self, objects: Iterable[Stored], key: Callable[[Stored], str], versions: Iterator[int]) -> None:
         self._key = key
@@ -36,11 +36,11 @@ class Table(Generic[Stored]):
         return iter(self._objects.values())
 
     def get(self, key: str) -> Stored | None:
-        """Return an object, None if there is none of that key."""
+        """Return an object; None if there is none with that key."""
         return self._objects.get(key)
 
     def put(self, written: Stored) -> None:
-        """Create an object or replace the one of its key."""
+        """Create an object, or replace the one with its key."""
         key = self._key(written)
         before = self._objects.get(key)
         self.take_over(before, structs.replace(written, resource_version=str(next(self._versions))))
@@ -49,7 +49,7 @@ class Table(Generic[Stored]):
         self.take_over(self._objects[key], None)
 
     def take_over(self, before: Stored | None, after: Stored | None) -> None:
-        """Make a change as it is, with the version that it has."""
+        """Apply a change as it is, with its own version."""
         if after is not None:
             self._objects[self._key(after)] = after
         elif before is not None:
@@ -63,7 +63,7 @@ class Table(Generic[Stored]):
         return type(self)(self, self._key, self._versions)
 
     def _index(self, before: Stored | None, after: Stored | None) -> None:
-        """Update the indexes by anything but the key; there are none here."""
+        """Update the indexes other than the key; the base class has none."""
 
 
 class PodTable(Table[Pod]):
@@ -93,11 +93,11 @@ class PodTable(Table[Pod]):
             self._named[after.namespace, after.name] = after.uid
 
     def named(self, namespace: str, name: str) -> Pod | None:
-        """Return the pod of a name, None if there is none."""
+        """Return the pod with a name; None if there is none."""
         return self._objects.get(self._named.get((namespace, name), ""))
 
     def of(self, owner: str) -> list[Pod]:
-        """Return the pods of a controller by its UID; for "" the pods without one."""
+        """Return the pods of a controller by its UID; for "" the pods without a controller."""
         return [self._objects[uid] for uid in self._of.get(owner, ())]
 
     def on(self, node: str) -> list[Pod]:
@@ -135,9 +135,9 @@ class Store:
     def snapshot(
         self, now: datetime, *, pods: Iterable[Pod] | None = None, nodes: Iterable[Node] | None = None
     ) -> Snapshot:
-        """Return a snapshot of the present state, sorted by name as the API server lists objects.
+        """Return a snapshot of the current state, sorted by name as the API server lists objects.
 
-        `pods` and `nodes` are what a client knows of them, None: the stored ones.
+        `pods` and `nodes` are those that a client has seen; None: the stored ones.
         """
         return replace(
             self._first,
@@ -162,6 +162,6 @@ def _iterate_objects(first: Snapshot) -> Iterator[Pod | Node | Workload | Disrup
 
 
 def _read_version(item: Pod | Node | Workload | DisruptionBudget) -> int:
-    """Return a resourceVersion as a number, 0 if it is none, as in files written by hand."""
+    """Return a resourceVersion as a number; 0 if it is no number, as in files written by hand."""
     text = item.resource_version
     return int(text) if text.isascii() and text.isdigit() else 0

@@ -17,14 +17,17 @@ from rebalancer.simulator.play import Play
 from rebalancer.simulator.scenario import Scenario
 
 _OF_PODS: Final = frozenset({"Evicted", "MoveVerified", "MoveIneffective", "EvictionBlocked", "EvictionFailed"})
-"""Reasons whose events on pods are shown; of the others those on workloads are."""
+"""Reasons of events that are shown on pods; events with other reasons are shown on workloads."""
 
 _ALERTS: Final = frozenset({"ShareLimitViolated", "ShareLimitInfeasible", "PlacementDeadlock"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoryLine:
-    """One line, so long after the start. A scene begins with it, or it is an alert, which is shown in red."""
+    """One line, and how long after the start it was told.
+
+    It may begin a scene, or be an alert, which is shown in red.
+    """
 
     at: timedelta
     text: str
@@ -51,7 +54,7 @@ class Story:
         """The zones at the start."""
         self._left = len(play.left)
         self._repaired = False
-        """Whether everything has happened, every constraint is satisfied and no move is in flight."""
+        """Whether every change has been made, every constraint is satisfied and no move is in flight."""
         self._began = False
         """Whether the repair has."""
         self._cycles = self._shown_entries = 0
@@ -62,7 +65,7 @@ class Story:
 
     @property
     def evaluation(self) -> Evaluation:
-        """What the controller has seen in its last cycle."""
+        """What the controller found in its last cycle."""
         cycle = self.loop.cycle
         assert cycle is not None
         return cycle.evaluation
@@ -73,7 +76,7 @@ class Story:
         return self.play.cluster.now - self.play.start
 
     def advance(self) -> Iterator[list[StoryLine]]:
-        """Play to the end; yield the new lines, if any, after each cycle and at the end."""
+        """Play to the end; after each cycle, and at the end, yield the new lines if there are any."""
         lines: list[StoryLine] = []
         for _ in self.play.advance():
             has_cycle = self.play.cycles > self._cycles
@@ -130,7 +133,7 @@ class Story:
 
 
 def _event_text(entry: TraceEntry) -> tuple[str, str]:
-    """Return the reason of an event and its text, "" for what is not shown."""
+    """Return the reason of an event and its text; "" if the event is not shown."""
     if entry.kind is not TraceKind.EVENT:
         return "", ""
     reason, _, note = entry.detail.partition(": ")

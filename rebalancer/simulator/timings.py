@@ -21,29 +21,29 @@ class Timings(Struct, frozen=True, kw_only=True):
     """Seconds that each action takes; the defaults describe a healthy cluster of moderate size."""
 
     starting: Span = Span(2.0, 10.0)
-    """From a pod's binding until it is Ready."""
+    """From a pod's binding until the pod is Ready."""
     stopping: Span = Span(1.0, 5.0)
     """From a pod's deletion until it is removed."""
     reconciling: Span = Span(0.01, 0.2)
-    """From a change until the owner's controller reconciles."""
+    """From a change until the owner's controller reconciles the owner."""
     counting: Span = Span(0.05, 1.0)
     """From a change until a disruption budget's status is updated."""
     informing: Span = Span(0.0, 0.0)
-    """From a change until the scheduler and the owners' controllers see it; each sees the changes in their order."""
+    """From a change until the scheduler and the owners' controllers see it; each sees all changes in their order."""
     placing: float = 0.02
-    """The scheduler's time for one pod."""
+    """The time that the scheduler takes for one pod."""
     binding: Span = Span(0.0, 0.0)
-    """From the scheduler's decision until the pod is bound; it goes on with the next pod meanwhile."""
+    """From the scheduler's decision until the pod is bound; the scheduler places other pods meanwhile."""
     collecting: float = 40.0
     """From a node's removal until its pods are deleted."""
 
 
 class Faults(Struct, frozen=True, kw_only=True):
-    """Faults between a client and the simulated API server; none by default."""
+    """Faults between a client and the simulated API server; by default there are none."""
 
     lost_answers: float = 0.0
-    """The share of eviction requests without a response; half of these are carried out nevertheless."""
+    """The share of eviction requests that get no response; half of these are carried out."""
     throttled: float = 0.0
-    """The share of eviction requests that the server refuses with code 429."""
+    """The share of eviction requests that the server refuses with status 429."""
     watch_delay: float = 0.0
-    """The delay of snapshots in seconds."""
+    """The delay of snapshots, in seconds."""

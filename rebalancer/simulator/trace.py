@@ -1,4 +1,4 @@
-"""The trace of a simulated cluster: every action in order, for people to read and for tests to compare."""
+"""The trace of a simulated cluster: every action in order, readable for people and comparable for tests."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -14,9 +14,9 @@ class TraceKind(StrEnum):
     UNSCHEDULABLE = "Unschedulable"
     STARTED = "Started"
     DELETED = "Deleted"
-    """The pod is terminating from here on."""
+    """The pod is terminating from now on."""
     PREEMPTED = "Preempted"
-    """The scheduler deletes the pod to place another one."""
+    """The scheduler deletes the pod to make place for another one."""
     GONE = "Gone"
     EVICTED = "Evicted"
     REFUSED = "Refused"

@@ -1,9 +1,10 @@
-"""What a client of the simulated API server knows of it: changes reach the client after a delay.
+"""What a client of the simulated API server knows: changes reach the client after a delay.
 
-The scheduler and the controllers of owners have copies of tables (`follow`). The changes of one table arrive in order,
-but not the changes of two tables, nor at two clients. So the scheduler places a pod by what it has seen, and an owner's
-controller counts the pods that it has seen, like the real ones. The rebalancer gets snapshots that lack the changes of
-the last seconds (`Watch`).
+The scheduler and the owners' controllers have copies of tables (`follow`). The changes of one table arrive in order,
+but there is no order between two tables or two clients. So, like the real ones, the scheduler places a pod by what it
+has seen, and an owner's controller counts the pods that it has seen. The rebalancer gets snapshots that lack the
+changes of the last seconds (`Watch`).
+
 Source: `client-go/tools/cache/shared_informer.go`; every handler has a queue of its own.
 """
 
@@ -22,7 +23,7 @@ AnyTable = TypeVar("AnyTable", bound=Table[Any])
 
 
 def follow(state: ClusterState, table: AnyTable, name: str) -> AnyTable:
-    """Return a client's copy of a table; the table itself if changes are seen at once."""
+    """Return a client's copy of a table, or the table itself if the client sees changes at once."""
     if not state.timings.informing.longest:
         return table
     copy = table.copy()
