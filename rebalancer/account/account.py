@@ -26,7 +26,7 @@ from rebalancer.planning.plan import ComponentPlan, Plan
 
 
 class Wait(NamedTuple):
-    """Why a repair does not go on, its first decided eviction (None without one), and `until` when.
+    """Why a repair does not go on, its first decided eviction, None if it has none, and until when.
 
     `until` is None if no time is known.
     """
@@ -51,8 +51,8 @@ class Wait(NamedTuple):
 def find_undecided(plan: Plan) -> frozenset[Reference]:
     """Return the workloads whose repairs may take other pods than the decided ones.
 
-    They have pods that may not go yet, for example because they are too young. Once these may go, the choice is made
-    anew.
+    Some of their pods may not go yet, for example because they are too young. Once these may go, the pods are chosen
+    again.
     """
     if not plan.fates.kept:
         return frozenset()
@@ -66,14 +66,14 @@ def find_undecided(plan: Plan) -> frozenset[Reference]:
 
 
 class Repair(NamedTuple):
-    """What becomes of the repair of one component."""
+    """The present state of the repair of one component."""
 
     component: ComponentPlan
     numbers: PlanNumbers
     under_way: int
     """How many of its evictions were requested since it was planned."""
     wait: Wait | None
-    """None while an eviction goes or is under way, or if there is nothing to wait for."""
+    """Why the repair waits; None if an eviction goes or is under way, or if there is nothing to wait for."""
 
     @property
     def needed(self) -> int:
@@ -92,12 +92,12 @@ class Account:
 
     plan: Plan
     numbers: Mapping[str, PlanNumbers]
-    """The numbers of the plan by component, counted once for a plan."""
+    """The numbers of the plan by component, computed once for each plan."""
     fates: Fates
     moves: Sequence[Move]
     """The moves of the memory."""
     common: Refusal | None = None
-    """What keeps every eviction back, or None."""
+    """What keeps every eviction back; None if nothing does."""
     approved: Collection[str] | None = None
     """The names of the components whose evictions go by an approval; None if no approval is needed."""
     rights: Rights = field(default_factory=Rights)
@@ -145,7 +145,7 @@ class Account:
 
     @property
     def waiting(self) -> int:
-        """The number of evictions that are still to be made for everything that can be repaired."""
+        """How many evictions are still to be made for everything that can be repaired."""
         return sum(repair.needed for repair in self.repairs.values())
 
     @property
@@ -165,7 +165,7 @@ class Account:
 
     @property
     def next_at(self) -> datetime | None:
-        """The first moment at which a repair with evictions still to be made goes on, None if not known."""
+        """The first moment at which a repair that needs evictions goes on; None if it is not known."""
         ends = (repair.wait.until for repair in self.waits if repair.wait is not None and repair.needed)
         return min((end for end in ends if end is not None), default=None)
 
@@ -177,14 +177,14 @@ class Account:
 
     @property
     def blocked(self) -> int:
-        """The number of evictions needed for violations that cannot be repaired now."""
+        """How many evictions the violations need that cannot be repaired now."""
         return sum(repair.numbers.blocked for repair in self.repairs.values())
 
     @cached_property
     def refusals(self) -> Mapping[Reason, int]:
-        """By reason, the number of pods that may not be evicted, or not yet.
+        """By reason, how many pods may not be evicted, or not yet; only pods of workloads that need a repair count.
 
-        A workload without a counted pod counts instead. Only pods of workloads that need a repair count.
+        A workload without a counted pod counts itself.
         """
         lacking = {
             member.reference

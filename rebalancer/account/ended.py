@@ -37,7 +37,10 @@ class Gone(StrEnum):
 
 
 class Dropped(NamedTuple):
-    """A violated requirement no longer exists; `what` names it, `since` is when the policy came into force."""
+    """A violated requirement no longer exists.
+
+    `what` names it; `since` is when the policy came into force that dropped it.
+    """
 
     gone: Gone
     what: str = ""
@@ -63,7 +66,7 @@ class Requirements:
                 self._groups.setdefault(workload, []).append(group)
 
     def find_relaxed(self, before: EvaluatedLimit, now: EvaluatedLimit) -> Dropped | None:
-        """Return a result if only a new policy satisfies a limit: the pods would violate the old policy's limit."""
+        """Return a result if a limit is satisfied only because of a new policy: the old one would still be violated."""
         rule, what = before.rule, f"limit {now.group}/{now.limit}"
         cap = rule.max_share.cap(now.total) if rule.max_share is not None else rule.max_pods
         as_before = structs.replace(now, rule=rule, cap=cap)
@@ -73,9 +76,9 @@ class Requirements:
         return Dropped(Gone.RELAXED, changed, self._policy_since)
 
     def find_dropped(self, evaluated: EvaluatedGroup | EvaluatedLimit | EvaluatedTerm) -> Dropped | None:
-        """Return why a group, limit or term missing in the assessment is no longer required; None if it is satisfied.
+        """Return why a group, limit or term that the assessment lacks is no longer required; None if it is satisfied.
 
-        `evaluated` is from the last assessment that has it.
+        `evaluated` comes from the last assessment that has it.
         """
         if isinstance(evaluated, EvaluatedLimit):
             return self._find_dropped_limit(evaluated)

@@ -52,25 +52,28 @@ from rebalancer.surge.report import SurgeReport
 from rebalancer.tracking.moves import is_deferred
 
 MOST_REPORTED: Final = 200
-"""Objects on which limits are reported in one step. Further limits come in the next steps, the worst first."""
+"""The most objects on which limits are reported in one step. Further limits follow in the next steps, worst first."""
 
 MOST_TERMS: Final = 200
-"""Terms of podAntiAffinity that one step reports as violated. Further terms come in the next steps, the worst first."""
+"""The most terms of podAntiAffinity that one step reports as violated.
+
+Further terms follow in the next steps, worst first.
+"""
 
 _MOST_OWNERS, _MOST_PODS = 10, 5
 """The most owners, and the most pods, on which one limit is reported."""
 
 MOST_DEADLOCKS: Final = 50
-"""One step reports up to this many deadlocks; further deadlocks come in the next steps."""
+"""The most deadlocks that one step reports; further deadlocks follow in the next steps."""
 
 _MOST_EVICTED: Final = 50
-"""One step reports others' evictions for up to this many workloads; the report and the metrics have all."""
+"""The most workloads for which one step reports evictions by others; the report and the metrics have all of them."""
 
 _MOST_CHANGES: Final = 20
-"""One step reports changes of resilience for up to this many workloads; the metrics have all."""
+"""The most workloads for which one step reports changes of resilience; the metrics have all of them."""
 
 _MOST_TEAMS: Final = 50
-"""One step names up to this many team policies, by namespace; the status and the metrics have all."""
+"""The most team policies that one step names, by namespace; the status and the metrics have all of them."""
 
 ReportedStates = Mapping[str, State]
 """The states last reported for limits that are not Satisfied, by the limit's token."""
@@ -84,7 +87,7 @@ class GroupViolated(NamedTuple):
 
 
 class GroupRecovered(NamedTuple):
-    """The placement of a group satisfies its constraints, maybe only until an evicted pod is replaced."""
+    """The placement of a group satisfies its constraints, perhaps only until an evicted pod is replaced."""
 
     group: EvaluatedGroup
     causes: Causes
@@ -98,7 +101,7 @@ class AntiAffinityViolated(NamedTuple):
 
 
 class AntiAffinityRecovered(NamedTuple):
-    """A violated term is satisfied: no two pods share a domain against it any more."""
+    """A violated term is satisfied: no pods share a domain against it any more."""
 
     evaluated: EvaluatedTerm
 
@@ -118,9 +121,9 @@ class LimitChanged(NamedTuple):
     """The new state."""
     cause: ViolationCause | None
     owners: Sequence[Owner]
-    """The owners that the event is reported on."""
+    """The workloads on which the event is reported."""
     pods: Sequence[Pod]
-    """The pods in excess, on which the event is reported, too."""
+    """The surplus pods, on which the event is reported, too."""
 
 
 class Subject(NamedTuple):
@@ -129,7 +132,7 @@ class Subject(NamedTuple):
     evaluated: EvaluatedGroup | EvaluatedLimit | EvaluatedTerm
     causes: Causes
     dropped: Dropped | None = None
-    """Why no later cycle counts the subject."""
+    """Why later cycles do not count the subject."""
 
     @property
     def only_waits(self) -> bool:

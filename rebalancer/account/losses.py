@@ -70,7 +70,7 @@ class Loss(NamedTuple):
 
     lack: Lack
     elsewhere: Sequence[str]
-    """The domains that lost nodes are in now."""
+    """The domains in which the lost nodes are now."""
     consequences: Consequences
     begin: Begin | None
     """None if a repair goes on, or none is known to begin."""

@@ -38,7 +38,7 @@ class PlanNumbers(NamedTuple):
     blocked_lower_bound: int = 0
     """The proved minimum of `blocked`."""
     uncounted: int = 0
-    """The number of repairs that go on once a pod has arrived; their evictions are known only then."""
+    """The number of repairs that go on once a pod has arrived; their evictions are not known before."""
 
     @property
     def evictions(self) -> int:

@@ -46,7 +46,7 @@ _MOST_STATES: Final = 500
 class ClaimRecipe(NamedTuple):
     """Pods that are deleted with their claims, in this order, each placed before the next.
 
-    With `scaled_to` they are deleted together, by scaling the StatefulSet down to that and up again.
+    With `scaled_to` they are deleted together: the StatefulSet is scaled down to that number and up again.
     """
 
     namespace: str
@@ -57,7 +57,7 @@ class ClaimRecipe(NamedTuple):
     scaled_to: int | None = None
 
     def __str__(self) -> str:
-        """Say what is lost and why that helps, with the commands."""
+        """Say which data is lost, why that helps, and the commands."""
         each = "in this order, each Ready before the next" if self.scaled_to is None else "together"
         why = (
             f"The data of {name_list(self.claims)} is lost: restore it from other replicas or a backup. New volumes "
@@ -84,19 +84,19 @@ class ClaimRecipe(NamedTuple):
 
 
 class NoClaimRecipe(NamedTuple):
-    """Why no claims are known whose loss would help."""
+    """Why no claims are known whose deletion would help."""
 
     immediate: tuple[str, ...] = ()
-    """The storage classes of the claims that bind a volume before the pod has a node."""
+    """The storage classes of the claims that bind a volume before their pod has a node."""
     missing: tuple[str, ...] = ()
     """Replicas that do not exist, or are being deleted."""
     unready: tuple[str, ...] = ()
-    """Replicas that are not Ready: new claims of these alone are not enough."""
+    """Replicas that are not Ready; new claims for only these are not enough."""
     autoscaler: str = ""
     """The HorizontalPodAutoscaler that would undo the scale-down that helps."""
 
     def __str__(self) -> str:
-        """Say what was tried, and what is in the way."""
+        """Say what was tried, and why it does not help."""
         if self.immediate:
             return (
                 f"StorageClass {name_list(self.immediate)} binds a volume before its pod has a node, wherever that is: "
@@ -129,7 +129,7 @@ def _down(pods: Sequence[str], one: str, several: str) -> str:
 def find_claim_recipe(
     workload: Reference, view: View, assessment: Assessment, plan: Plan
 ) -> ClaimRecipe | NoClaimRecipe | None:
-    """Return what repairs a StatefulSet that the volumes of its claims pin; None where they pin nothing."""
+    """Return what repairs a StatefulSet that its claims' volumes pin; None if they do not pin it."""
     if not _is_pinned(workload, plan):
         return None
     for group in assessment.groups:
@@ -144,7 +144,7 @@ def find_claim_recipe(
 
 
 def _is_pinned(workload: Reference, plan: Plan) -> bool:
-    """Return whether volumes keep a workload from its repair, which has no eviction."""
+    """Return whether volumes prevent the repair of a workload, so that no eviction can repair it."""
     if any(eviction.workload == workload for eviction in plan.fates.evictions):
         return False
     refusals = [refused.refusal for refused in plan.refusals if refused.workload == workload]
@@ -201,9 +201,9 @@ class _Search:
         return NoClaimRecipe()
 
     def _choices(self) -> Iterator[Sequence[Pod]]:
-        """Yield pods to delete one by one: those not Ready, and up to three more, the highest ordinals first.
+        """Yield pods to delete one by one: those that are not Ready and up to three more, highest ordinals first.
 
-        Among pods on nodes with equal values of the constraints' keys, the highest ordinals are enough.
+        Of pods on nodes with equal values of the constraints' keys, only the highest ordinals are tried.
         """
         healthy = [pod for pod in self._pods[::-1] if pod.ready]
         most = 0 if any(self._view.where(pod) is not None for pod in self._unready) else _MOST_PODS
@@ -229,14 +229,14 @@ class _Search:
         return [f"{template}-{pod.name}" for template in self._templates]
 
     def _domains(self, node: str) -> tuple[str, ...]:
-        """Return the domains of a node; nodes in equal ones are alike."""
+        """Return the domains of a node; nodes in the same domains are alike."""
         values = self._view.nodes.values
         return tuple(values(evaluated.topology_key).get(node, "") for evaluated in self._group.hard)
 
     def _ends_well(self, state: View, missing: Sequence[Pod], left: Sequence[Pod]) -> bool:
-        """Return whether all scheduler choices end with the pods placed and the hard constraints satisfied.
+        """Return whether, for all scheduler choices, all pods are placed in the end and hard constraints satisfied.
 
-        The `missing` pods are placed, then the first of those `left` is deleted.
+        The `missing` pods are placed first, then the first of those `left` is deleted.
         """
         self._states += 1
         if self._states > _MOST_STATES:

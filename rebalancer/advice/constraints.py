@@ -1,7 +1,7 @@
-"""Spread constraints that make the scheduler enforce a limit, or a soft constraint, by itself.
+"""Spread constraints with which the scheduler itself enforces a limit or a soft constraint.
 
-Where the scheduler is not forced to place a replacement elsewhere, an eviction may not help. An owner can prevent that
-with a hard constraint of the right maxSkew.
+An eviction may not help if the scheduler is free to place the replacement where it does not help. A hard constraint
+with the right maxSkew prevents that.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ _HARDENED: Final = "the scheduler enforces what the soft constraint only prefers
 
 @dataclass(frozen=True, kw_only=True)
 class SuggestedSpread:
-    """A hard constraint, and its effect as a clause."""
+    """A hard constraint, and its effect in the words of a clause."""
 
     topology_key: str
     max_skew: int
@@ -47,9 +47,10 @@ def constraints_yaml(suggestions: Iterable[SuggestedSpread]) -> str:
 
 
 def combine(suggestions: Iterable[SuggestedSpread]) -> tuple[Sequence[SuggestedSpread], Sequence[SuggestedSpread]]:
-    """Return the constraints that one pod template can hold together, and the alternatives to them.
+    """Return the constraints that one pod template can have together, and the alternatives to them.
 
-    A template may have one hard constraint for each key. Among several for the same pods, the tightest enforces all.
+    A template may have one hard constraint for each key. If several for the same pods are possible, the tightest
+    enforces all.
     """
     by_pods: dict[tuple[str, LabelSelector], list[SuggestedSpread]] = {}
     for suggestion in suggestions:
@@ -74,7 +75,7 @@ def _tightest(suggestions: Sequence[SuggestedSpread]) -> SuggestedSpread:
 
 
 def harden(soft: EvaluatedConstraint) -> SuggestedSpread | None:
-    """Return a soft constraint as a hard one; None where it selects no pods."""
+    """Return a soft constraint as a hard one; None if it selects no pods."""
     constraint = soft.constraint
     if constraint.selector is None:
         return None
@@ -87,7 +88,7 @@ def harden(soft: EvaluatedConstraint) -> SuggestedSpread | None:
 
 
 def constraint_for_limit(limit: EvaluatedLimit) -> SuggestedSpread | None:
-    """Return the loosest constraint that guarantees a limit; None where no single constraint does."""
+    """Return the loosest constraint that guarantees a limit; None if no single constraint does."""
     selector = find_selector(limit)
     if selector is None or limit.rule.within is not None or limit.state is State.INFEASIBLE:
         return None
@@ -106,7 +107,7 @@ def constraint_for_limit(limit: EvaluatedLimit) -> SuggestedSpread | None:
 
 
 def _sufficient_skews(limit: EvaluatedLimit, pods: int, domains: int) -> Iterator[int]:
-    """Yield the values of maxSkew that guarantee a limit over this many domains, the largest first."""
+    """Yield the values of maxSkew that guarantee a limit over this many domains, largest first."""
     if limit.max_skew is not None:
         yield limit.max_skew
     for skew in range(limit.cap if limit.cap is not None else pods, 0, -1):
@@ -117,7 +118,7 @@ def _sufficient_skews(limit: EvaluatedLimit, pods: int, domains: int) -> Iterato
 
 
 def find_selector(limit: EvaluatedLimit) -> LabelSelector | None:
-    """Return a selector of exactly the limit's pods; None where the labels of their templates do not determine them."""
+    """Return a selector of exactly the limit's pods; None if the labels of their templates do not determine them."""
     if not limit.enforceable:
         return None
     group, labels = limit.gathered.policy_group, dict(limit.key)

@@ -1,4 +1,4 @@
-"""The Check document, and its text: a line for each check, and its remedy below."""
+"""The Check document and its text: one line for each check, with its remedy below."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -17,7 +17,7 @@ _SIGNS: Final = {
 
 
 class CheckRow(CamelCaseStruct, frozen=True, kw_only=True):
-    """One check. `outcome` is ok, note, unknown or wrong; `remedy` is the way out, "" where none is needed."""
+    """One check. `outcome` is ok, note, unknown or wrong; `remedy` says what to do, "" if nothing."""
 
     name: Text
     outcome: Outcome
@@ -41,7 +41,7 @@ def check_document(results: Sequence[Result]) -> CheckDocument:
 
 
 def check_text(document: CheckDocument, layout: TextLayout = PLAIN) -> str:
-    """Show the results in their order, then how many are wrong."""
+    """Show the results in order, then how many are wrong."""
     return join_lines([*(line for row in document.checks for line in _lines(row, layout)), "", _summary(document)])
 
 

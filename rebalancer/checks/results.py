@@ -1,6 +1,6 @@
-"""Each check turns what was read into a result: the finding, and the remedy if something is wrong.
+"""Each check turns what was read into a result: what was found, and the remedy if something is wrong.
 
-An unreadable object is no fault: its result is unknown, and says which right is needed to read it.
+If an object cannot be read, the result is unknown, not wrong, and says which right is needed to read it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from rebalancer.policy.team_maps import POLICY_KEY
 from rebalancer.reporting.acting import describe_controller, describe_no_leader, find_trouble
 
 _LEAST_CERTIFICATE: Final = timedelta(days=14)
-"""A certificate that expires within this time must be renewed."""
+"""A certificate that expires sooner than this must be renewed."""
 
 
 EVICT: Final = "evict"
@@ -37,13 +37,13 @@ class Outcome(StrEnum):
 
     OK = "ok"
     NOTE = "note"
-    """Nothing is wrong, but the fact may be of interest."""
+    """Nothing is wrong, but the fact may be interesting."""
     UNKNOWN = "unknown"
     WRONG = "wrong"
 
 
 class Result(NamedTuple):
-    """One line: what was checked, what was found, and the way out, "" where none is needed."""
+    """One line: what was checked, what was found, and what to do, "" if nothing."""
 
     name: str
     outcome: Outcome
@@ -71,7 +71,7 @@ def check_server(version: Version) -> Result:
 def check_controller(
     status: StatusDocument | None, lease: LeaseStatus, namespace: str, now: datetime, *, elsewhere: str = ""
 ) -> Result:
-    """Return whether a controller leads and ends its cycles; where none has, `elsewhere` says where one writes."""
+    """Return whether a controller leads and completes its cycles; if none has, `elsewhere` says where one does."""
     if status is None or status.last_cycle is None:
         if elsewhere:
             return Result("controller", Outcome.WRONG, f"none has run in namespace {namespace}; {elsewhere}", _MEANT)
@@ -87,15 +87,15 @@ def check_controller(
 
 
 def pass_over_rights(namespace: str) -> Result:
-    """Return a result for unchecked rights, because no controller runs here."""
+    """Return the result of checks of rights that were left out, because no controller runs here."""
     text = f"namespace {namespace} has no controller, and the account of another one was not asked about"
     return Result("rights", Outcome.UNKNOWN, text, _MEANT)
 
 
 def check_rights(mode: Mode, missing: Mapping[str, Sequence[str]]) -> Result:
-    """Return whether the controller's account has what the mode needs.
+    """Return whether the controller's account has the rights that the mode needs.
 
-    `missing` names for each right that it lacks the namespaces, none for all.
+    `missing` has for each missing right the namespaces in which it is missing; no namespaces mean all of them.
     """
     if not missing:
         return Result("rights", Outcome.OK, f"the controller's account has those of mode {mode}")
@@ -118,9 +118,9 @@ def check_rights(mode: Mode, missing: Mapping[str, Sequence[str]]) -> Result:
 def check_policy(
     name: str, doubt: str, author: Author, *, written: ConfigMapPolicy | None = None, missing: bool = False
 ) -> Result:
-    """Return whether the policy that people have written is in force; `name` says which is taken.
+    """Return whether the policy as written is in force; `name` says which policy is taken.
 
-    `missing`: there is none where the controller's is `written`.
+    `missing`: there is no policy where the controller's is `written`.
     """
     if doubt:
         write = (
@@ -134,14 +134,14 @@ def check_policy(
 
 
 def _correct(written: ConfigMapPolicy) -> str:
-    """Say how a policy is corrected, with a command that works as it stands: `validate` takes files."""
+    """Say how to correct a policy, with a complete command: `validate` takes files."""
     key = POLICY_KEY.replace(".", r"\.")
     read = f"kubectl get configmap {written.name} -n {written.namespace} -o jsonpath='{{.data.{key}}}'"
     return f"correct it; {read} | rebalancer policy validate - lists every problem"
 
 
 def check_configuration(file: str, problem: str) -> Result:
-    """Return whether the scheduler's configuration can be read that the policy names."""
+    """Return whether the scheduler configuration that the policy names can be read."""
     if problem:
         remedy = "put the file into the ConfigMap of the policy, beside policy.yaml, or correct scheduler.configFile"
         return Result("scheduler.configFile", Outcome.WRONG, problem, remedy)
@@ -165,7 +165,7 @@ def check_guards(answers: Sequence[GuardAnswer]) -> Result:
 
 
 def check_budgets(findings: Sequence[Finding]) -> Result:
-    """Return whether a budget allows no eviction at all, even with all pods Ready."""
+    """Return whether a budget allows no eviction even if all its pods are Ready."""
     kinds = {FindingKind.BUDGET_ALWAYS_ZERO, FindingKind.BUDGET_NOT_COMPUTED}
     stuck = [finding for finding in findings if finding.kind in kinds]
     if not stuck:
@@ -176,7 +176,10 @@ def check_budgets(findings: Sequence[Finding]) -> Result:
 
 
 def check_reach(outside: Mapping[str, int], total: int) -> Result:
-    """Return how many workloads with constraints or limits the policy leaves out; `outside` counts by namespace."""
+    """Return how many workloads with constraints or limits the policy leaves out.
+
+    `outside` counts them by namespace.
+    """
     number = sum(outside.values())
     if not number:
         return Result("workloads", Outcome.OK, f"{plural(total, 'workload')} with constraints or limits in reach")
@@ -186,7 +189,10 @@ def check_reach(outside: Mapping[str, int], total: int) -> Result:
 
 
 def check_others(found: Sequence[OtherProgram], unknown: str) -> Result:
-    """Return whether another program evicts pods, or another controller leads; `unknown` is what may not be read."""
+    """Return whether another program evicts pods, or another controller leads.
+
+    `unknown` names what this account may not read.
+    """
     if found:
         named = name_list(f"{one.kind} {one.namespace}/{one.name}" for one in found)
         return Result("others who evict", Outcome.WRONG, named, f"let one program evict: {found[0].stops_by}")
@@ -205,7 +211,11 @@ def check_monitoring(served: bool) -> Result:  # what was read
 
 
 def check_clocks(here: timedelta, leader: timedelta) -> Result:
-    """Return whether clocks differ: the API server's is ahead of this machine's by `here`, the leader's of it."""
+    """Return whether clocks differ.
+
+    The API server's clock is ahead of this machine's by `here`, and the leader's is ahead of the API server's by
+    `leader`.
+    """
     parts = []
     if here:
         parts.append(f"this machine's is {format_rest(abs(here))} {'behind' if here > timedelta(0) else 'ahead of'} it")
@@ -218,7 +228,7 @@ def check_clocks(here: timedelta, leader: timedelta) -> Result:
 
 
 def check_certificate(end: datetime | None, now: datetime) -> Result:
-    """Return whether the API server's certificate ends soon; None: there is none that was verified."""
+    """Return whether the API server's certificate expires soon; None: no certificate was verified."""
     if end is None:
         return Result("certificate", Outcome.NOTE, "the API server's certificate was not verified")
     text = f"the API server's ends at {end:%Y-%m-%d %H:%M:%SZ}"

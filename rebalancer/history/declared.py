@@ -19,7 +19,7 @@ ANNOTATION: Final = "rebalancer.dev/changed-by"
 
 
 class Declaration(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Who changes an object, and what the change is about: the token of the pause that it ends, or a plan's hash."""
+    """Who changed an object, and what the change is about: the token of an ended pause, or a plan's hash."""
 
     by: str = ""
     of: str = ""

@@ -13,7 +13,7 @@ from rebalancer.model.snapshot import Snapshot
 from rebalancer.model.words import short_key
 
 _MOST_DOMAINS: Final = 3
-"""Up to this many likely domains are named; the rest are counted."""
+"""At most this many likely domains are named; the rest are counted."""
 
 
 def move_entries(happened: Iterable[Occurrence], snapshot: Snapshot | None) -> Iterator[Entry]:
@@ -42,7 +42,7 @@ def move_entries(happened: Iterable[Occurrence], snapshot: Snapshot | None) -> I
 
 
 def _destination(targets: Sequence[Target]) -> str:
-    """Name the likely domains by the most informative key, by host name only if there is no other key."""
+    """Name the likely domains by the most informative key; by host name only if there is no other key."""
     named = [target for target in targets if target.values]
     if not named:
         return ""

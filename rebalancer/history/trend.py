@@ -21,11 +21,11 @@ _ENOUGH: Final = 1_200
 """Thinning leaves this many samples, so some time passes before the next thinning."""
 
 _RECENT: Final = 480
-"""This many of the newest samples are all kept."""
+"""This many of the newest samples are always kept."""
 
 
 class Sample(Struct, frozen=True, gc=False, array_like=True):
-    """From a time (in seconds since 1970) on: the violated workloads, the pods above bounds, and the largest skew."""
+    """A sample, from a time in seconds since 1970: violated workloads, pods above bounds, and the largest skew."""
 
     at: int
     violated: int
@@ -34,7 +34,7 @@ class Sample(Struct, frozen=True, gc=False, array_like=True):
 
 
 class Trend(Struct, frozen=True):
-    """The samples, the oldest first; `seq` is the number of the last sample's entry."""
+    """The samples, oldest first; `seq` is the number of the last sample's entry."""
 
     seq: int = 0
     samples: tuple[Sample, ...] = ()
@@ -76,7 +76,7 @@ def thin(samples: tuple[Sample, ...]) -> tuple[Sample, ...]:
 
 
 def _thin_whiles(samples: Sequence[Sample], now: int, fineness: int) -> tuple[Sample, ...]:
-    """Keep a few samples of each period, whose length is at least its age divided by `fineness`."""
+    """Keep a few samples of each period; a period's length is at least its age divided by `fineness`."""
     whiles: dict[tuple[int, int], list[Sample]] = {}
     for sample in samples:
         span = (max(0, now - sample.at) // max(1, fineness)).bit_length()

@@ -31,20 +31,20 @@ from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.words import plural, short_key
 
 MOST_NAMED: Final = 50
-"""Up to this many violations that begin, or end, in one cycle have an entry each; one more entry counts the rest.
+"""At most this many violations that begin, or end, in one cycle have an entry each; one more entry counts the rest.
 
-The loss of a zone may violate thousands, whose entries would displace all others in the history.
+The loss of a zone may cause thousands of violations, whose entries would displace all others in the history.
 """
 
 MOST_WAITING: Final = 500
-"""Up to this many groups whose pods only wait for a node are stored. Other groups end as violated groups do.
+"""The most groups that are stored because their pods only wait for a node.
 
-Each group takes some ten bytes of the memory, which is bounded.
+Further groups end as violated groups do. Each group takes about ten bytes of the memory, which is bounded.
 """
 
 
 class Violation(NamedTuple):
-    """A violation: its workloads (the first, and others while they fit), the violated rules, and the cause."""
+    """A violation: its workloads (the first, and more if they fit), the violated rules, and the cause."""
 
     namespace: str = ""
     workload: str = ""

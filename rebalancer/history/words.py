@@ -9,7 +9,7 @@ from rebalancer.model.moves import Reference
 
 
 def cut(text: str, limit: int = TEXT_LIMIT) -> str:
-    """Return a text, which anybody may have written, as one line of at most `limit` characters."""
+    """Return a text, whose author may be anybody, as one line of at most `limit` characters."""
     text = to_one_line(text)
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
 

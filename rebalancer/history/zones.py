@@ -1,4 +1,4 @@
-"""Makes an entry for each zone that is lost or is back."""
+"""Makes one entry for each zone that is lost or has come back."""
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -28,7 +28,7 @@ def zone_entries(happened: Iterable[Occurrence], now: datetime) -> Iterator[Entr
 
 
 def _told(entry: Entry, lost: DomainLoss) -> Entry:
-    """Return the entry with what the zone held and when its last node was lost, the figures of every report."""
+    """Return the entry with what the zone held and when its last node was lost, as every report says it."""
     at = seconds_of(lost.until) if lost.whole else entry.at
     return structs.replace(entry, at=at, number=lost.had, above=lost.pods)
 

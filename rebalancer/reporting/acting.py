@@ -1,7 +1,7 @@
-"""One line, equal everywhere: who leads, since when, how old the last cycle is, and what the controller does.
+"""One line, the same in every view: who leads, since when, how old the last cycle is, and what the controller does.
 
-It is the first line of `status`, `plan`, `report` and the page. It begins with the leader, since the rest of a status
-describes a process that may be gone.
+It is the first line of `status`, `plan`, `report` and the page. It begins with the leader, because the rest of a status
+may describe a process that is gone.
 """
 
 from collections.abc import Sequence
@@ -27,10 +27,10 @@ _ACTING: Final = {
 
 
 _RENEWAL: Final = timedelta(seconds=5)
-"""A leader that runs renews the Lease more often than this, by default every 2 seconds."""
+"""A running leader renews the Lease more often than this; by default every 2 seconds."""
 
 _FRESH: Final = timedelta(seconds=3)
-"""Readers take anything up to this old as current."""
+"""Up to this age, readers treat anything as current."""
 
 _LATE_INTERVALS: Final = 5
 _LATE: Final = timedelta(minutes=2)
@@ -43,9 +43,9 @@ def describe_mode(mode: Mode) -> str:
 
 
 def find_idle(mode: Mode, lease: LeaseStatus | None = None, *, knows_approvals: bool = True) -> str:
-    """Say why a controller in this mode makes none of the evictions that may go now, "" if it does.
+    """Say why a controller in this mode makes none of the evictions that may go now; return "" if it makes them.
 
-    The stored status says what is approved; without it, or for a file of a cluster, nothing counts as approved.
+    The stored status says what is approved. Without a status, or for a file of a cluster, nothing counts as approved.
     """
     if lease is not None and not lease.holder:
         is_unknown = lease.free_since is None and lease.error
@@ -73,7 +73,7 @@ def describe_status(status: StatusDocument) -> str:
 
 
 def find_hindrance(status: StatusDocument) -> str:
-    """Say what in the cluster or the policy keeps every eviction back, "" where nothing does."""
+    """Say what in the cluster or the policy keeps every eviction back; return "" if nothing does."""
     if status.breaker.open:
         return f"the breaker is open ({', '.join(status.breaker.causes)})"
     if status.stale:
@@ -84,17 +84,17 @@ def find_hindrance(status: StatusDocument) -> str:
 
 
 def describe_missing_rights(namespaces: Sequence[str]) -> str:
-    """Say where the account may not evict, and how it may."""
+    """Say where the account may not evict, and how to grant the right."""
     return f"no right to evict in {name_list(namespaces)}: apply {EVICT_RIGHT}, or deploy/namespace there"
 
 
 def policy_source(status: StatusDocument) -> str:
-    """Say where the policy in force is: while what people have written is refused, it is the last valid one."""
+    """Say where the policy in force is stored; while the newest policy is refused, the last valid one is in force."""
     return status.policy.source if status.policy.valid else "the last valid one, kept in rebalancer-policy-valid"
 
 
 def runs(status: StatusDocument) -> bool:
-    """Return whether a process leads or may lead; otherwise nothing follows the end of a wait."""
+    """Return whether a process leads or may lead; if none does, nothing follows the end of a wait."""
     lease = status.lease
     return lease is None or bool(lease.holder) or (lease.free_since is None and bool(lease.error))
 
@@ -105,7 +105,7 @@ def goes_on(status: StatusDocument) -> bool:
 
 
 def is_of_last_leader(status: StatusDocument) -> bool:
-    """Return whether a leader that has not ended a cycle yet has left what the last one stored."""
+    """Return whether a new leader has not ended a cycle yet, so that the status is still the last leader's."""
     lease = status.lease
     return lease is not None and bool(lease.holder) and lease.unread_since is None and lease.holder != status.leader
 
@@ -127,13 +127,13 @@ def moving_word(status: StatusDocument) -> str:
 
 
 def describe_unwatched(state: str, began: datetime, now: datetime) -> str:
-    """Say what is known of a move that nobody follows; `began` is when it was requested."""
+    """Say what is known of a move that no controller follows; `began` is when it was requested."""
     done = "requested" if state == MoveState.PLANNED else "evicted"
     return f"{done} at {began:%Y-%m-%d %H:%M:%SZ} ({ago(began, now)}), not watched"
 
 
 def _name_policy_problem(status: StatusDocument) -> str:
-    """Say in a few words what is wrong with the policy as written, or was in the last cycle."""
+    """Say in a few words what is wrong with the policy as written, now or in the last cycle."""
     is_now = runs(status)
     if status.policy.missing:
         return "no policy can be read" if is_now else "no policy could be read in the last cycle"
@@ -141,7 +141,7 @@ def _name_policy_problem(status: StatusDocument) -> str:
 
 
 def describe_policy_problem(status: StatusDocument) -> str:
-    """Say what is wrong with the policy as written, and which one is in force then; "" where it is that one."""
+    """Say what is wrong with the policy as written, and which one is in force; "" if the written one is."""
     if status.policy.valid:
         return ""
     what = "No policy can be read" if status.policy.missing else "A newer policy is refused"
@@ -175,7 +175,7 @@ def describe_controller(status: StatusDocument, now: datetime) -> str:
 
 
 def find_trouble(status: StatusDocument, now: datetime) -> str:
-    """Say how the leader deviates from the status, "" if it does not. The status has a leader, or needs none."""
+    """Say how the leader deviates from the status; return "" if it does not. The status has a leader, or needs none."""
     lease, last = status.lease, status.last_cycle
     if lease is None:
         return ""
@@ -189,7 +189,7 @@ def find_trouble(status: StatusDocument, now: datetime) -> str:
 
 
 def _describe_silence(lease: LeaseStatus, now: datetime) -> str:
-    """Say since when nothing is known of who leads and what happens, and why."""
+    """Say why it is not known who leads and what happens, and since when."""
     assert lease.unread_since is not None
     since = f"since {lease.unread_since:%Y-%m-%d %H:%M:%SZ} ({ago(lease.unread_since, now)})"
     return f"nothing is known {since}: {lease.error or 'the API server does not answer'}"
@@ -220,7 +220,7 @@ def slow_start_text(windows: SlowStartStatus) -> str:
 
 
 def describe_no_leader(lease: LeaseStatus, ran: str, now: datetime) -> str:
-    """Say in one line that nobody leads, or that this is not known; `ran` says when the last cycle was."""
+    """Say in one line that no controller leads, or that this is not known; `ran` says when the last cycle was."""
     if lease.unread_since is not None and lease.free_since is not None:
         ended = f"{lease.free_since:%Y-%m-%d %H:%M:%SZ}"
         ended = (

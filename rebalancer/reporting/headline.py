@@ -1,4 +1,4 @@
-"""The common sentences of `status` and the page: the headline, waits, holds, the plan that waits for approval."""
+"""The sentences that `status` and the page share: the headline, waits, holds, and the plan that waits for approval."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
@@ -19,17 +19,17 @@ NOT_NOW: Final = "cannot be repaired now"
 """The words for a violation that evictions cannot repair now; its reason names the remedy."""
 
 _ENDED_BY_A_CYCLE: Final = frozenset({Reason.BREAKER_OPEN, Reason.DOMAIN_UNSETTLED})
-"""Holds that the first cycle after their time ends, unless a bound is exceeded again, or a node lost, before."""
+"""Holds that the first cycle after their time ends, unless a bound is exceeded again or a node lost before it."""
 
 WITHOUT_NODE: Final = "pods wait for a node"
-"""The state of workloads without a violated rule: a constraint counts placed pods only."""
+"""The state of workloads whose pods wait for a node while no rule is violated: constraints count placed pods."""
 
 _FOR_LONG: Final = timedelta(hours=1)
-"""A domain that has been lost for longer may have been removed on purpose."""
+"""A domain that has been lost for longer than this may have been removed on purpose."""
 
 
 class Sign(StrEnum):
-    """The meaning of a sign, which has one shape, one colour and one word, on the page and in the terminal."""
+    """The meaning of a sign, which has the same shape, colour and word on the page and in the terminal."""
 
     VIOLATED = "violated"
     MOVING = "moving"
@@ -49,7 +49,7 @@ class Headline(NamedTuple):
 
 
 def headlines(status: StatusDocument, figures: Figures | None, now: datetime) -> Sequence[Headline]:
-    """Say what is lost, if anything is, then what happens and what comes next."""
+    """Say what is lost, if anything is, then what is happening and what comes next."""
     own = headline(status, figures, now)
     if status.lease is not None and (not status.lease.holder or status.lease.unread_since is not None):
         return [own]  # no process leads, or it cannot be known
@@ -59,7 +59,7 @@ def headlines(status: StatusDocument, figures: Figures | None, now: datetime) ->
 
 
 def loss_sentence(loss: LossStatus, mode: str, now: datetime) -> str:
-    """Say what is lost since when, what it held, what is violated because of it, and when its repair begins."""
+    """Say what was lost and when, what it held, which rules are violated because of it, and when the repair begins."""
     domain, at = f"{short_key(loss.topology_key)} {loss.value}", _clock(loss.at, now)
     pods = plural(loss.pods, "pod")
     if loss.whole:
@@ -95,7 +95,7 @@ def _loss_facts(loss: LossStatus, mode: str, now: datetime) -> Iterator[str]:
 
 
 def headline(status: StatusDocument, figures: Figures | None, now: datetime) -> Headline:
-    """Say what happens and what comes next; `figures` are the last cycle's, None where there is none."""
+    """Say what is happening and what comes next; `figures` are the last cycle's, None if there are none."""
     lease = status.lease
     if lease is not None and lease.unread_since is not None:
         since = _clock(lease.unread_since, now)
@@ -132,7 +132,7 @@ def _hindrance(status: StatusDocument, figures: Figures) -> Headline | None:
 
 
 def _repair(status: StatusDocument, figures: Figures, now: datetime) -> Headline | None:
-    """Say what moves, and what waits for what."""
+    """Say what is moving, and what waits for what."""
     approval = status.approval
     if approval is not None and not approval.approved:
         expires = _clock(approval.expires_at, now)
@@ -158,12 +158,12 @@ def _repair(status: StatusDocument, figures: Figures, now: datetime) -> Headline
 
 
 def next_word(figures: Figures) -> str:
-    """Say what is next at the figures' moment: an eviction, or just the end of a wait, where one may go sooner."""
+    """Say what comes next at the figures' time: an eviction or, if one may go sooner, just the end of a wait."""
     return "a wait ends" if figures.may_go_sooner else "next"
 
 
 def _rest(status: StatusDocument, figures: Figures) -> Headline:
-    """Say which violations remain if nothing moves or waits."""
+    """Say which violations remain although nothing moves or waits."""
     if figures.unrepairable and figures.unrepairable == figures.violated:
         return Headline(Sign.UNREPAIRABLE, f"{_violated(figures)} and {NOT_NOW}")
     if figures.violated:
@@ -177,7 +177,7 @@ def _rest(status: StatusDocument, figures: Figures) -> Headline:
 
 
 def _clock(moment: datetime, now: datetime) -> str:
-    """Write a time, with its day where that is not today."""
+    """Write a time, with the day unless it is today."""
     return f"{moment:%H:%M:%S} UTC" if moment.date() == now.date() else f"{moment:%d %b %H:%M:%S} UTC"
 
 
@@ -186,7 +186,7 @@ def _violated(figures: Figures) -> str:
 
 
 def hold_sentence(hold: HoldStatus, now: datetime, *, goes_on: bool = True) -> str:
-    """Say what is held, since when and why, and where the controller `goes_on`, until when."""
+    """Say what is held, since when and why, and if the controller `goes_on`, until when."""
     since = f" since {hold.since:%Y-%m-%d %H:%M:%SZ} ({ago(hold.since, now)})" if hold.since is not None else ""
     said = f"{hold.scope}{since}: {hold.reason}: {hold.message}"
     end = f"; {end_text(hold.until, hold.ends_with, now, verb='ends')}" if goes_on else ""
@@ -195,7 +195,7 @@ def hold_sentence(hold: HoldStatus, now: datetime, *, goes_on: bool = True) -> s
 
 
 def or_another(move: NextMove) -> str:
-    """Return what follows a move where another pod may be chosen by then, else nothing."""
+    """Return the words which say that by then another pod may be chosen; "" if none may."""
     return f", {OR_ANOTHER}" if move.or_another else ""
 
 
@@ -205,7 +205,7 @@ def next_move_text(move: NextMove) -> str:
 
 
 def wait_sentence(wait: RepairWait, now: datetime, *, goes_on: bool = True) -> str:
-    """Say where the controller `goes_on` when a repair does, with what, and why not before."""
+    """Say when and with what a repair goes on, if the controller `goes_on`, and why not sooner."""
     end = shorten_keys(end_text(wait.until, wait.ends_with, now, wait.usual)) if goes_on else "waited"
     then = ""
     if goes_on and wait.then is not None and (wait.until is not None or wait.ends_with):
@@ -233,13 +233,13 @@ def approval_title(approval: ApprovalStatus) -> str:
 
 
 def _later_steps(approval: ApprovalStatus) -> str:
-    """Say how many evictions its approval covers with the later steps, "" where these are no more."""
+    """Say how many evictions the approval covers with the later steps; return "" if these add none."""
     covered = sum(repair.evictions for repair in approval.repairs)
     return f" (up to {covered} with later steps)" if covered > approval.total else ""
 
 
 def approval_sentences(approval: ApprovalStatus, now: datetime) -> Iterator[str]:
-    """Yield until when it is proposed or carried out, how it is approved and by whom, and how many are not shown."""
+    """Yield until when the plan is proposed or carried out, how and by whom it is approved, and what is not shown."""
     if approval.approved:
         yield f"Approved {ago(approval.since, now)}; without progress it ends {from_now(approval.expires_at, now)}."
     else:

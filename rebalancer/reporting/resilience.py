@@ -1,4 +1,4 @@
-"""The loss of a domain in `status` and on the page: how many workloads keep enough, and the worst losses."""
+"""The loss of a domain in `status` and on the page: how many workloads keep enough pods, and the worst losses."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -13,7 +13,7 @@ COLUMNS: Final = ("WORKLOAD", "IF LOST", "AT ONCE", "THEN", "REQUIRED", "WHY")
 
 
 def loss_title(status: ResilienceStatus) -> str:
-    """Name what the rows are about: `If a zone is lost`."""
+    """Name the loss that the rows describe: `If a zone is lost`."""
     return f"If a {_name_keys(status)} is lost"
 
 
@@ -22,7 +22,7 @@ def _name_keys(status: ResilienceStatus) -> str:
 
 
 def resilience_sentences(status: ResilienceStatus, now: datetime, *, is_led: bool) -> Iterator[str]:
-    """Yield what holds of all workloads, what is not known, and why; `is_led`: a controller runs, and computes it."""
+    """Yield what is true of all workloads, what is not known, and why; `is_led`: a running controller computes it."""
     if status.as_of is not None:
         yield (
             f"As of {status.as_of:%Y-%m-%d %H:%M:%SZ} ({ago(status.as_of, now)}) {status.holding} of "
@@ -48,7 +48,7 @@ def _describe_not_computed(status: ResilienceStatus, *, is_led: bool) -> str:
 
 
 def worst_rows(status: ResilienceStatus) -> Sequence[Sequence[str]]:
-    """Return the cells of the worst losses, one for each workload that would have less than is required."""
+    """Return the cells of the worst losses, one for each workload that would keep fewer pods than required."""
     return [
         (
             name_workload(loss.namespace, loss.workload),

@@ -9,7 +9,7 @@ from rebalancer.model.words import plural
 
 
 def standing_title(status: StatusDocument) -> str:
-    """Name what is approved, "" where nothing is, and nothing was meant to be."""
+    """Name what is approved; return "" if nothing is approved and nobody meant to approve anything."""
     standing = status.standing
     if standing is None:
         return "No approval in force" if status.approval_problem else ""
@@ -19,7 +19,7 @@ def standing_title(status: StatusDocument) -> str:
 
 
 def standing_sentences(status: StatusDocument, now: datetime) -> Iterator[str]:
-    """Yield by whom it is approved and until when, how it is withdrawn, and what is wrong with the one written."""
+    """Yield who approved it and until when, how to withdraw the approval, and what is wrong with the written one."""
     standing = status.standing
     if standing is not None:
         by = f" by {standing.by}" if standing.by else ""

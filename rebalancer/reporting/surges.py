@@ -1,4 +1,4 @@
-"""Surges in `status` and on the page: a row for each, why none goes on, and how many pods that leaves."""
+"""Surges in `status` and on the page: one row each, why none goes on, and how many surplus pods remain."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -29,7 +29,7 @@ def surge_rows(status: StatusDocument, now: datetime) -> Sequence[Sequence[str]]
 
 
 def surge_sentences(status: StatusDocument) -> Iterator[str]:
-    """Yield which workloads get no added pods, why no surge goes on, and how many surplus pods that leaves."""
+    """Yield which workloads get no added pods, why no surge goes on, and how many surplus pods remain."""
     for refused in status.surges_refused:
         yield f"No pods are added to {refused.namespace}/{refused.workload.name}: {refused.why}."
     if not status.surges_stopped:

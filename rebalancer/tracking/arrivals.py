@@ -33,10 +33,10 @@ ARRIVAL: Final = timedelta(seconds=15)
 """A replacement has arrived once it is bound for this long without a reason why it does not run."""
 
 SANDBOX: Final = timedelta(minutes=2)
-"""How long a node may take for a pod's sandbox: its network and volumes come first."""
+"""How long a node may take to make a pod's sandbox, which needs the pod's network and volumes first."""
 
 LONG_GRACE: Final = timedelta(minutes=1)
-"""After this time a pod that still terminates takes no place in the windows of slow start; only its workload waits."""
+"""How long a terminating pod takes a place in the windows of slow start; after that, only its workload waits."""
 
 CLUSTER_PLACE: Final = timedelta(minutes=2)
 """A move without progress for this long takes no place in the cluster's window, only in its namespace's.
@@ -58,9 +58,9 @@ FAILED: Final = "it has failed"
 
 
 def note_arrival(move: Move, before: Move, snapshot: Snapshot, pending_for: timedelta, now: datetime) -> Move:
-    """Return a move with whether its replacement has arrived or is overdue; `before` is the move before this snapshot.
+    """Return a move with whether its replacement has arrived or is overdue.
 
-    `pending_for` is how long a replacement may wait for a node.
+    `before` is the move before this snapshot. `pending_for` is how long a replacement may wait for a node.
     """
     if before.replacement != move.replacement and _has_failed(snapshot.pod.get(before.replacement)):
         move = _with(move, unstarted=FAILED)  # the next replacement has to run to prove anything
@@ -120,7 +120,7 @@ def _with(
 
 
 def note_victim(move: Move, snapshot: Snapshot, now: datetime) -> Move:
-    """Return a move with the time when its victim was last seen terminating within a long grace period."""
+    """Return a move with the time at which its victim was last seen terminating within a long grace period."""
     if move.state.over or now - move.requested_at < LONG_GRACE:
         return move
     victim = snapshot.pod.get(move.uid)
@@ -129,10 +129,10 @@ def note_victim(move: Move, snapshot: Snapshot, now: datetime) -> Move:
 
 
 def is_under_way(move: Move, snapshot: Snapshot, now: datetime) -> bool:
-    """Return whether a move takes a place in the windows of slow start, as its replacement has still to arrive.
+    """Return whether a move takes a place in the windows of slow start, because its replacement has still to arrive.
 
-    An overdue move holds its workload or namespace instead, a move whose victim takes long to end its workload. A
-    request without an answer takes a place as long as a snapshot may show that it was granted.
+    An overdue move holds its workload or namespace instead; so does a move whose victim takes long to end. A request
+    without an answer takes a place as long as a snapshot may still show that it was granted.
     """
     if move.state.over or move.arrived or move.overdue or is_ending(move, snapshot, now):
         return False
@@ -145,12 +145,12 @@ def keeps_cluster_place(move: Move, now: datetime) -> bool:
 
 
 def _leaves_cluster_window(move: Move) -> datetime:
-    """Return when a move without progress leaves the cluster's window, counted from its last state or its binding."""
+    """Return when a move without progress leaves the cluster's window, counted from its last state or binding."""
     return max(move.changed_at, move.bound_since or move.changed_at) + CLUSTER_PLACE
 
 
 def is_ending(move: Move, snapshot: Snapshot, now: datetime) -> bool:
-    """Return whether a move's victim still terminates after `LONG_GRACE`, by which most pods are gone."""
+    """Return whether a move's victim still terminates after `LONG_GRACE`, when most pods are gone."""
     if move.state is not MoveState.EVICTED or now - move.changed_at < LONG_GRACE:
         return False
     victim = snapshot.pod.get(move.uid)
@@ -165,7 +165,7 @@ def is_proof(move: Move, now: datetime) -> bool:
 
 
 def find_next_change(moves: Iterable[Move], pending_for: timedelta, now: datetime) -> datetime | None:
-    """Return when time alone may change whether a move is under way, None if no such time is known."""
+    """Return the next time at which time itself may change whether a move is under way; None if none is known."""
     due = (
         moment
         for move in moves

@@ -26,7 +26,7 @@ FIRST_WAIT = timedelta(minutes=5)
 """The wait after the first failed prediction in a row."""
 
 LONGEST_WAIT = timedelta(hours=1)
-"""The wait after refused requests is never longer than this."""
+"""The longest wait after refused requests."""
 
 _FAILED = frozenset({MoveState.INEFFECTIVE, MoveState.LOST})
 
@@ -79,14 +79,14 @@ def _record_end(memory: Memory, move: Move, now: datetime) -> Memory:
 
 
 class Backoff(NamedTuple):
-    """A group is left alone after `times` failed predictions in a row, for `left` (None: permanently)."""
+    """A group is not repaired after `times` failed predictions in a row, for the time `left` (None: permanently)."""
 
     times: int
     left: timedelta | None
 
 
 def find_backoff(memory: Memory, group: str, now: datetime) -> Backoff | None:
-    """Return how a group backs off now, None if it does not."""
+    """Return the back-off of a group at this time; None if it does not back off."""
     failure = next((failure for failure in memory.failed_predictions if failure.group == group), None)
     if failure is None:
         return None
@@ -100,7 +100,7 @@ def find_backoff(memory: Memory, group: str, now: datetime) -> Backoff | None:
 def record_refusal(
     memory: Memory, group: str, now: datetime, least: timedelta, *, refuser: str = "", words: str = "", pod: str = ""
 ) -> Memory:
-    """Return the memory after another request for a group was not granted; `least` is the first wait.
+    """Return the memory after another request for a group was not granted; `least` is the shortest wait.
 
     For `refuser`, `words` and `pod`, see `RefusedRequest`.
     """
@@ -131,7 +131,7 @@ class RefusalWait(NamedTuple):
 
 
 def find_refusals_since(memory: Memory, since: datetime) -> Mapping[str, RefusalWait]:
-    """Return by group the remaining wait as of `since`, for groups with a request not granted since `since`."""
+    """Return the remaining wait as of `since`, by group, for groups with a request that was not granted since then."""
     return {
         one.group: RefusalWait(one.times, one.next_try - since, one.refuser, one.words)
         for one in memory.refused
@@ -140,7 +140,7 @@ def find_refusals_since(memory: Memory, since: datetime) -> Mapping[str, Refusal
 
 
 def find_refusals(memory: Memory, group: str, now: datetime) -> RefusalWait | None:
-    """Return how a group waits now because its last requests were not granted, None if it does not."""
+    """Return the wait of a group whose last requests were not granted; None if it does not wait."""
     refused = next((refused for refused in memory.refused if refused.group == group), None)
     if refused is None:
         return None

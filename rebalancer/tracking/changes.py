@@ -21,7 +21,7 @@ CHANGE_LIFETIME: Final = timedelta(hours=1)
 """How long a change counts as a possible cause of newly seen violations."""
 
 _ON_EVERY_NODE: Final = frozenset({"DaemonSet", "Node"})
-"""Kinds of owners whose pods go with their node."""
+"""Kinds of owners whose pods are deleted together with their node."""
 
 MOST_CHANGES: Final = 300
 """Up to this many changes are stored, the newest."""
@@ -60,7 +60,7 @@ def observe_changes(
 
 
 def _is_replaced(change: ObservedChange, snapshot: Snapshot) -> bool:
-    """Return whether a domain that had lost a deleted node has a node that was created since."""
+    """Return whether a domain that has lost a node to deletion has a node that was created since."""
     key, _, value = change.subject.partition("=")
     return any(node.created > change.at for node in snapshot.nodes if node.labels.get(key) == value)
 
@@ -145,9 +145,10 @@ def _nodes_lost(before: Snapshot, after: Snapshot) -> list[Node]:
 
 
 def _nodes_deleted(before: Snapshot, after: Snapshot) -> list[Node]:
-    """Return the nodes that are gone with pods that counted until then: those that took pods, or were not Ready.
+    """Return the nodes that are gone and whose pods counted until then: they took pods, or were not Ready.
 
-    Nodes that were cordoned were lost before, and drained. Pods of a DaemonSet or of a node itself are on every node.
+    A node that was cordoned was already lost, and drained. Pods of DaemonSets and static pods do not count, because
+    each node has its own.
     """
     gone = [node for name, node in before.node.items() if name not in after.node and not node.unschedulable]
     silent = {node.name for node in gone if not node.ready}

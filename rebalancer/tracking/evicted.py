@@ -33,7 +33,7 @@ from rebalancer.model.workloads import reference_of
 from rebalancer.tracking.moves import is_deferred
 
 LONGEST_WAIT: Final = timedelta(minutes=10)
-"""How long a workload's moves wait, from the first eviction of a run on: as long as a replacement may take."""
+"""How long a workload's moves wait, from the first eviction of a run: as long as a replacement may take."""
 
 RUN_END: Final = timedelta(minutes=10)
 """Without an eviction for this long, a run is over.
@@ -106,7 +106,7 @@ def _without_future(run: OthersEvictions, now: datetime) -> OthersEvictions:
 
 
 def evictions_in(snapshot: Snapshot) -> tuple[OthersEvictions, ...]:
-    """Return the evictions that a snapshot shows without a memory: pods that were evicted and still terminate.
+    """Return the evictions that a snapshot shows without a memory: pods that were evicted and are still terminating.
 
     The times are by the API server's clock. A rebalancer in that cluster may have requested these evictions.
     """

@@ -25,18 +25,18 @@ from rebalancer.tracking.uncreated import find_uncreated
 
 FIRST_PROBE: Final = timedelta(minutes=1)
 PROBE_IN_DOUBT: Final = timedelta(seconds=5)
-"""The first wait if every failure may be its namespace's own."""
+"""The first wait if each failure may be its namespace's own."""
 
 LONGEST_PROBE: Final = timedelta(hours=1)
 
 _NO_ANSWER: Final = frozenset({MoveState.REFUSED, MoveState.GONE, MoveState.OVERTAKEN})
-"""Moves that say nothing about replacements."""
+"""Moves from which nothing follows about replacements."""
 
 
 class Holds(NamedTuple):
     """The namespaces and workloads that wait for overdue replacements, each with the move that holds it.
 
-    `misplaced` are the namespaces that wait because a replacement landed elsewhere.
+    `misplaced` are the namespaces that wait because a replacement landed somewhere else than predicted.
     """
 
     namespaces: Mapping[str, Move]
@@ -45,10 +45,10 @@ class Holds(NamedTuple):
 
 
 def find_holds(moves: Collection[Move], snapshot: Snapshot, now: datetime, unplaceable: Collection[str] = ()) -> Holds:
-    """Return what waits because a replacement is not created, does not run or landed elsewhere, or a pod ends slowly.
+    """Return what waits because a replacement is not created, does not run or is misplaced, or a pod ends slowly.
 
-    `unplaceable` are the UIDs of moves whose replacement no node admits: their own repair goes on, since planning knows
-    of that pod, and the repair's next evictions may make its place.
+    `unplaceable` are the UIDs of moves whose replacement no node admits. Their own repair goes on: planning knows that
+    pod, and the repair's next evictions may make a place for it.
     """
     workloads: dict[Reference, Move] = {}
     for move in moves:

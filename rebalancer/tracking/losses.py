@@ -25,13 +25,13 @@ from rebalancer.policy import Policy
 from rebalancer.tracking.zones import ZONE_LIFETIME, find_zone_keys
 
 MOST_DOMAINS: Final = 10
-"""Losses are stored for up to this many domains: those with the most recent loss."""
+"""The most domains whose losses are stored: those with the most recent loss."""
 
 MOST_NODES: Final = 20
-"""Lost nodes of a domain that are stored by name."""
+"""The most lost nodes of a domain that are stored by name."""
 
 MOST_OTHERS: Final = 280
-"""Further lost nodes that are stored by a short name; the rest are counted."""
+"""The most further lost nodes that are stored by a short name; the rest are counted."""
 
 _OF_ITS_NODE: Final = "DaemonSet"
 
@@ -110,7 +110,7 @@ def _add(loss: DomainLoss, lost: Sequence[LostNode]) -> DomainLoss:
 
 
 def _go_on(loss: DomainLoss, after: Snapshot, policy: Policy, now: datetime) -> DomainLoss | None:
-    """Return what a domain still lacks, None if nothing."""
+    """Return what a domain still lacks; None if it lacks nothing."""
     there = list(_nodes_of(after, loss.key, loss.value))
     lifetime = ZONE_LIFETIME if there else max(ZONE_LIFETIME, policy.topology.remember)
     missing = loss.had - sum(node.takes_pods for node in there)

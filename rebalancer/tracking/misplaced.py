@@ -17,7 +17,7 @@ from rebalancer.model.moves import Memory, Move, MoveState, Target
 from rebalancer.model.reasons import ViolationCause
 
 MISPLACED_WAIT: Final = timedelta(minutes=10)
-"""How long nothing more is evicted in the namespace after such a move."""
+"""For how long nothing more is evicted in the namespace after such a move."""
 
 
 def find_misplaced(moves: Iterable[Move], now: datetime) -> Mapping[str, Move]:
@@ -44,7 +44,7 @@ def _has_company(move: Move, moves: Iterable[Move]) -> bool:
 
 
 def waits_until(move: Move) -> datetime:
-    """Return until when a namespace waits after a move whose replacement landed elsewhere."""
+    """Return until when a namespace waits after a move whose replacement was misplaced."""
     return move.changed_at + MISPLACED_WAIT
 
 

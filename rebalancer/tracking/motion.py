@@ -28,16 +28,16 @@ from rebalancer.policy import Policy
 from rebalancer.tracking.zones import find_zone_keys, is_node_key
 
 MOST_CHANGES: Final = 1_000
-"""Stored changes of nodes: changes of labels first, and within each kind the newest."""
+"""The most changes of nodes that are stored: first changes of labels, and of each kind the newest."""
 
 MOST_DOMAINS: Final = 200
-"""Stored domains in motion: those whose nodes are still away, then those that moved last."""
+"""The most domains in motion that are stored: first those whose nodes are still away, then those that moved last."""
 
 _MOST_NODES: Final = 20
-"""Names of lost nodes that are stored for a domain in motion."""
+"""The most names of lost nodes that are stored for a domain in motion."""
 
 _PART: Final = 4
-"""A domain is in motion when it loses one in this many of its nodes."""
+"""A domain is in motion when at least one in this many of its nodes is lost."""
 
 
 class Look(NamedTuple):
@@ -76,7 +76,10 @@ def observe_nodes(
 
 
 def _bound(changes: Sequence[NodeChange], now: datetime) -> tuple[NodeChange, ...]:
-    """Return the changes to store, the newest last. Too many changes of labels end in a change of any node."""
+    """Return the changes to store, newest last.
+
+    If too many nodes were relabelled, the oldest of these changes become one change that names no node.
+    """
     ordered = sorted(changes, key=_sort_key)
     labels = [change for change in ordered if change.event is NodeEvent.RELABELLED]
     if len(labels) > MOST_CHANGES:
@@ -139,7 +142,7 @@ class _Observer:
 
     # Many branches: one for each way in which a node changes.
     def _compare(self, old: Node, node: Node | None, large: Sequence[str], *, is_recent: bool) -> Iterator[NodeChange]:
-        """Yield the changes of one node. A new node of this name may hold the old node's pods."""
+        """Yield the changes of one node. A new node may have the name, and hold the pods, of an old one."""
         is_same = node is not None and node.uid == old.uid
         if not is_same and old.takes_pods and not old.being_removed and is_recent:
             yield from _losses(old, large, self._now, deleted=True)
@@ -166,7 +169,7 @@ class _Observer:
         new: Iterable[NodeChange],
         last: Look | None,
     ) -> tuple[DomainMotion, ...]:
-        """Return the domains that are in motion, or were until a moment ago."""
+        """Return the domains that are in motion, or were a moment ago."""
         losses: defaultdict[_Domain, list[NodeChange]] = defaultdict(list)
         for change in changes:
             if change.event.is_loss and change.value is not None:
@@ -241,7 +244,7 @@ class _Observer:
 
 
 def _losses(node: Node, large: Sequence[str], at: datetime, *, deleted: bool = False) -> Iterator[NodeChange]:
-    """Yield a row for each domain of a lost node, or a row without a domain if it has none."""
+    """Yield a row for each domain of each lost node; for a node without a domain, yield one row without a domain."""
     event = NodeEvent.DELETED if deleted else NodeEvent.CORDONED if node.unschedulable else NodeEvent.UNREADY
     by = node.cordoned_by if event is NodeEvent.CORDONED else ""
     domains: list[tuple[str, str | None]] = [(key, node.labels[key]) for key in large if key in node.labels]
@@ -255,7 +258,7 @@ def _threshold(had: int) -> int:
 
 
 def _is_back(nodes: Iterable[Node], last: Look | None) -> bool:
-    """Return whether a node of a domain that took no pods at the last look now takes pods."""
+    """Return whether a domain's node that took no pods at the last look takes pods now."""
     seen = last.nodes if last is not None else {}
     return any(node.takes_pods and node.name in seen and not seen[node.name].takes_pods for node in nodes)
 
@@ -290,7 +293,7 @@ def _count(motion: DomainMotion, lost: Sequence[NodeChange]) -> DomainMotion:
 
 
 def merge_motion(memory: Memory, other: Memory) -> Memory:
-    """Return a memory with what another one has stored of nodes and domains in motion besides its own."""
+    """Return a memory with the changed nodes and the domains in motion that another memory has stored besides."""
     domains = {(motion.key, motion.value): motion for motion in memory.domains_in_motion}
     for motion in other.domains_in_motion:
         known = domains.get((motion.key, motion.value), motion)
@@ -301,7 +304,7 @@ def merge_motion(memory: Memory, other: Memory) -> Memory:
 
 
 def _unite(one: DomainMotion, other: DomainMotion) -> DomainMotion:
-    """Return the motion of a domain that two processes have seen, maybe from different times on."""
+    """Return the motion of a domain that two processes have seen, perhaps from different times on."""
     older, newer = sorted((one, other), key=lambda motion: (motion.moved, motion.lost))
     if (older.latest_end if older.lasting else older.moved) < newer.since:  # that motion had already ended
         return newer

@@ -45,10 +45,10 @@ from rebalancer.tracking.requests import resume_first
 from rebalancer.tracking.uncreated import note_creation
 
 ANSWER_TIMEOUT = timedelta(minutes=2)
-"""After an answer was lost: how long an unchanged pod may still be evicted by it."""
+"""For how long an eviction whose answer was lost may still be carried out on an unchanged pod."""
 
 REPLACEMENT_TIMEOUT = timedelta(minutes=10)
-"""After an eviction, or the end of a long grace period: how long its replacement may take to become Ready."""
+"""How long a replacement may take to be Ready, from the eviction or the end of a long grace period."""
 
 _PENDING_FOR: Final = timedelta(minutes=1)
 """The default of `breaker.pendingFor`."""
@@ -152,7 +152,7 @@ def observe_moves(
 
 
 def find_old(moves: Iterable[Move]) -> Sequence[Move]:
-    """Return the ended moves without the last `ENDED_MOVES_STORED`; few of these older moves are stored."""
+    """Return the ended moves except the last `ENDED_MOVES_STORED`; few of these older moves are stored."""
     return [move for move in moves if move.state.over and not move.overdue][:-ENDED_MOVES_STORED]
 
 

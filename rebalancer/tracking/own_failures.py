@@ -1,9 +1,11 @@
-"""Whose failure it is if a replacement is not created or does not run: its own namespace's, or the cluster's.
+"""Who has caused that a replacement is not created or does not run: its own namespace, or the cluster.
 
 A failure is the namespace's own only if its cause lies there. There are three such causes:
 
 * An object of the namespace refuses the pod: a quota, a LimitRange, a Pod Security level, a missing service account.
+
 * The pod's image cannot be pulled while the registry serves others.
+
 * The pod crashes, and its template never ran.
 
 Webhooks, policies, registries and nodes are the cluster's, and so is every doubtful case.
@@ -52,20 +54,20 @@ _IMAGE: Final = frozenset({"ErrImagePull", "ImagePullBackOff", "ErrImageNeverPul
 _CRASH: Final = frozenset(
     {"CrashLoopBackOff", "RunContainerError", "CreateContainerError", "CreateContainerConfigError"}
 )
-"""Waiting reasons of a container that has its image and does not run."""
+"""Waiting reasons of a container that has its image but does not run."""
 
 _DEFAULT_REGISTRY: Final = "docker.io"
 """The registry of an image whose name does not begin with a host."""
 
 
 def find_other_template(pod: Pod, owner: Workload | None) -> str | UnsetType:
-    """Return the revision of a pod's template if its owner creates the next pod from another revision, else UNSET."""
+    """Return the revision of a pod's template if its owner's next pod is of another revision; else UNSET."""
     following = owner.revision_at(pod_ordinal(pod.name)) if owner is not None else ""
     return pod.revision if pod.revision and following and pod.revision != following else UNSET
 
 
 def note_own_failure(move: Move, snapshot: Snapshot) -> Move:
-    """Return a move with the party whose failure made its replacement overdue, as a snapshot shows it.
+    """Return a move that says who caused its replacement to be overdue, as a snapshot shows.
 
     A container's state between two attempts to start says nothing. A failed move keeps its verdict.
     """
@@ -92,7 +94,7 @@ def find_own_failure(move: Move, snapshot: Snapshot) -> OwnFailure | None:
 
 
 def is_in_doubt(move: Move, snapshot: Snapshot) -> bool:
-    """Return whether a failure is its namespace's own exactly if the registry serves others, which may not show."""
+    """Return whether a failure is its namespace's own only if the registry serves others, which may not be known."""
     pod = _find_failing(move, snapshot) if move.uncreated is None else None
     return pod is not None and _lacks_image_alone(pod, snapshot)
 
@@ -120,7 +122,7 @@ def _lacks_account(owner: Workload, snapshot: Snapshot) -> bool:
 def _is_full(owner: Workload, snapshot: Snapshot) -> bool:
     """Return whether a quota has no place for another pod of an owner, by its status and by the existing pods.
 
-    The status alone may be out of date, because the controller manager has to take evicted pods out of it.
+    The status may be out of date, because the controller manager has to subtract evicted pods first.
     """
     if owner.template is None:
         return False
@@ -153,7 +155,7 @@ def _measure(requests: Resources) -> dict[str, int]:
 
 
 def _never_ran(move: Move, pod: Pod, snapshot: Snapshot) -> bool:
-    """Return whether no pod has run, as far as is known, of the template of a replacement that crashes."""
+    """Return whether, as far as is known, no pod of the crashing replacement's template has ever run."""
     template = pod.revision
     if pod.owner is None or not template or move.template in {UNSET, template}:
         return False

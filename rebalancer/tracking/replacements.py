@@ -22,10 +22,10 @@ from rebalancer.model.stateful_sets import find_awaited
 from rebalancer.model.workloads import pod_ordinal
 
 _STAYED = frozenset({MoveState.PLANNED, MoveState.REFUSED})
-"""States in which the victim may still be one of its owner's pods."""
+"""States in which the evicted pod may still be one of its owner's pods."""
 
 _AT_ONCE = frozenset({"Deployment", "ReplicaSet", "ReplicationController"})
-"""Workloads whose controllers replace a pod as soon as it is being deleted."""
+"""Workloads whose controllers replace a pod as soon as it has a deletionTimestamp."""
 
 
 def waits_for_end(move: Move) -> bool:
@@ -55,7 +55,7 @@ class Replacements:
         self._waiting[move.owner_uid] += 1
 
     def present(self, uid: str) -> Pod | None:
-        """Return a replacement that was found before, None once it is gone or terminating."""
+        """Return a replacement that was found before; None if it is gone or terminating."""
         pod = self._snapshot.pod.get(uid)
         return None if pod is None or pod.terminating or pod.finished else pod
 

@@ -1,4 +1,4 @@
-"""The memory after a snapshot: how moves ended, which zones exist, what changed in the cluster."""
+"""The memory after a snapshot: how moves ended, which zones exist, what has changed in the cluster."""
 
 from datetime import datetime
 

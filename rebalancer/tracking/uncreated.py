@@ -27,10 +27,10 @@ _PATIENCE: Final = timedelta(seconds=10)
 """How long an owner may take to create a replacement. ReplicaSets do it within a second, unless something is wrong."""
 
 _STATEFUL_PATIENCE: Final = timedelta(seconds=30)
-"""The same for a StatefulSet, whose controller sees the end of a pod later and retries with a growing delay."""
+"""The same for a StatefulSet: its controller sees the end of a pod later, and retries with a growing delay."""
 
 _LONGEST_MESSAGE: Final = 500
-"""Characters of a condition's message that are stored."""
+"""The most characters of a condition's message that are stored."""
 
 
 def note_creation(move: Move, before: Move, replacements: Replacements, snapshot: Snapshot, now: datetime) -> Move:

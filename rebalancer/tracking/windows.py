@@ -19,7 +19,7 @@ FIRST_IN_CLUSTER: Final = 2
 FIRST_IN_NAMESPACE: Final = 1
 
 IDLE: Final = timedelta(minutes=10)
-"""Without a move for this long a window begins anew, because its evidence is out of date."""
+"""After this time without a move, a window starts again at its first size, because its evidence is out of date."""
 
 
 def first_size(namespace: str) -> int:

@@ -17,13 +17,13 @@ ZONE_LIFETIME: Final = timedelta(hours=1)
 """How long a zone without nodes still counts for `when.zones`."""
 
 _MOST_ZONES: Final = 200
-"""Domains stored per key. A key with more values is not a zone key."""
+"""The most domains that are stored for a key. A key with more values is not a zone key."""
 
 _MOST_KEYS: Final = 20
-"""Topology keys whose domains are stored, the cluster policy's first: any template or team may name further ones."""
+"""The most keys whose domains are stored, the cluster policy's first; templates and teams may name further ones."""
 
 _LARGE: Final = frozenset({ZONE, REGION, BETA_ZONE, BETA_REGION})
-"""Keys whose domains hold many nodes, even if in a small cluster each holds one node."""
+"""Keys whose domains usually hold many nodes, even if each holds only one in a small cluster."""
 
 
 def find_zone_keys(policy: Policy) -> frozenset[str]:

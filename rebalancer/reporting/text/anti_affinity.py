@@ -15,7 +15,7 @@ _COLUMNS: Final = ("NAMESPACE", "ANTI-AFFINITY OF", "KEY", "TO", "EXCESS", "STAT
 def anti_affinity_sections(
     terms: Sequence[ReportedAntiAffinity], layout: TextLayout, most: int | None
 ) -> list[list[str]]:
-    """Show the terms that are not satisfied; nothing where no pod has such a term.
+    """Show the terms that are not satisfied; show nothing if no pod has such a term.
 
     `most` is how many are shown, None for all.
     """

@@ -1,4 +1,4 @@
-"""The explanation as text: the verdict, then the path of the decision: questions with answers and evidence."""
+"""The explanation as text: the verdict, then the path of the decision in questions, answers and evidence."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -11,7 +11,7 @@ _STYLES: Final = {MOVES: Style.MOVING, WAITS: Style.CAUTION, STAYS: Style.HEADIN
 
 
 def explanation_text(document: ExplanationDocument, layout: TextLayout = PLAIN, *, foot: Sequence[str] = ()) -> str:
-    """Show an explanation, with the map of a workload; `foot` names the controller and the policy."""
+    """Show an explanation, with a workload's map; `foot` names the controller and the policy."""
     reason = "; ".join(filter(None, (document.reason, document.idle)))
     said = "Would move" if document.idle and document.verdict == MOVES else document.verdict
     shown = f"{said} ({reason})" if reason else said

@@ -1,4 +1,4 @@
-"""The history and the trend as text: their age, then a line for each entry, the newest last, as in a log."""
+"""The history and the trend as text: how old they are, then one line for each entry, newest last as in a log."""
 
 from collections.abc import Iterator
 from typing import Final

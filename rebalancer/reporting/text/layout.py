@@ -23,7 +23,7 @@ _MARK: Final = re.compile(f"\x1b{_TOKEN}\\[([0-9]+)m")
 _MARK_OR_OBEYED: Final = re.compile(f"{_MARK.pattern}|{OBEYED}")
 _GAP: Final = "  "
 _NARROWEST: Final = 24
-"""With less room than this for the last column of a table, it gets lines of its own below each row."""
+"""If the last column of a table has less room than this, its cells go on lines of their own, below their rows."""
 
 
 class Style(StrEnum):
@@ -33,7 +33,7 @@ class Style(StrEnum):
     GOOD = "32"
     MOVING = "34"
     CAUTION = "33"
-    """It waits, or is not known."""
+    """It waits, or its state is not known."""
     BAD = "31"
     STUCK = "35"
     """It cannot be repaired."""
@@ -47,18 +47,21 @@ STATE_STYLES: Final = {
     State.UNFIXABLE: Style.STUCK,
     State.UNKNOWN: Style.CAUTION,
 }
-"""The colour of each state, by its name too."""
+"""The colour of each state, also by the state's name."""
 
 
 class TextLayout(NamedTuple):
-    """The terminal: its width in columns, None without one, whether to use colours, what bars are made of, "" none."""
+    """The terminal: its width in columns (None without one), whether to use colours, and what bars are made of.
+
+    Without bars, the last is "".
+    """
 
     width: int | None = None
     color: bool = False
     bar: str = ""
 
     def paint(self, text: str, style: Style | None) -> str:
-        """Mark a text with its colour, for `join_lines`."""
+        """Mark a text with its colour, which `join_lines` writes."""
         return f"{_mark(style)}{text}{_mark('0')}" if self.color and style is not None and text else text
 
     def heading(self, text: str) -> str:
@@ -109,7 +112,7 @@ class TextLayout(NamedTuple):
         ]
 
     def _stacked(self, row: Sequence[str], widths: Sequence[int], fitting: int) -> Iterator[str]:
-        """Yield the first cells of a row, and the others below it."""
+        """Yield the first cells of a row, and the other cells below them."""
         *cells, last = row
         aligned = list(_aligned(cells, widths))
         yield from self.wrap(_GAP.join(aligned[:fitting]).rstrip(), "", _GAP)
@@ -126,7 +129,7 @@ def _padded(cells: Sequence[str], widths: Sequence[int]) -> Iterator[str]:
 
 
 def visible_width(text: str) -> int:
-    """Return how many columns a text takes where it is shown: without the marks of its colours."""
+    """Return how many columns a text takes on the screen, without the marks of its colours."""
     return len(visible(_MARK.sub("", text) if "\x1b" in text else text))
 
 

@@ -1,4 +1,4 @@
-"""The limits of a report as text: a table of unsatisfied limits, reasons, remedies, and a summary."""
+"""The limits of a report as text: a table of those that are not satisfied, with reasons and remedies, and a summary."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -12,15 +12,15 @@ from rebalancer.reporting.text.layout import STATE_STYLES, TextLayout, more_text
 _COLUMNS: Final = ("LIMIT", "NAMESPACE", "PODS", "STATE", "SEVERITY", "GUARANTEED", "DETAILS")
 
 _Note = tuple[ReportedLimit, str]
-"""A sentence about a limit, "" for none."""
+"""A sentence about a limit; "" for none."""
 
 
 def limit_sections(
     limits: Sequence[ReportedLimit], layout: TextLayout, most: int | None, why_not: str
 ) -> list[list[str]]:
-    """Show the limits that are not satisfied as a table, with reasons and remedies; nothing where there is no limit.
+    """Show the limits that are not satisfied as a table, with reasons and remedies; show nothing without limits.
 
-    `most` is how many are shown, None for all, `why_not` the title of the reasons.
+    `most` is how many are shown, None for all; `why_not` is the title of the reasons.
     """
     if not limits:
         return []
@@ -56,7 +56,7 @@ def _cause_note(limit: ReportedLimit) -> _Note:
 
 
 def _merge_notes(notes: Iterable[_Note]) -> list[str]:
-    """Return each note once, with the sets of pods and the limits that it is about."""
+    """Return each note once, with the groups of pods and the limits that it concerns."""
     pods_by_note: dict[tuple[str, str, str], list[str]] = {}
     for limit, text in notes:
         if text:

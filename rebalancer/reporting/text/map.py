@@ -1,7 +1,7 @@
 """The map as text: zones side by side with their nodes as columns, and a lane for each workload.
 
-Where the columns do not fit, the nodes of a zone share one column. Where that does not fit either, zones have lines of
-their own. All signs of the map are ASCII, so that it does not depend on the locale; colours only repeat the signs.
+If the columns do not fit, the nodes of a zone share one column. If that does not fit either, zones have lines of their
+own. All signs of the map are ASCII, so that it does not depend on the locale; colours only repeat the signs.
 """
 
 from collections import Counter
@@ -28,24 +28,24 @@ from rebalancer.model.words import SHORT_KEYS, format_rest, plural, short_key
 from rebalancer.reporting.text.layout import STATE_STYLES, Style, TextLayout, more_text
 
 _WIDTH: Final = 80
-"""Columns where there is no terminal: a map is no list that is searched line by line."""
+"""The width if there is no terminal; nobody searches a map line by line."""
 
 _MOST_SIGNS: Final = 4
-"""Pods with a sign each; more have one sign and a number."""
+"""The most pods that are shown by a sign each; more pods are shown by one sign and their number."""
 
 _MOST_DOMAINS: Final = 4
-"""Up to this many domains of a rule are all listed; of more, only the domains that are beyond a bound."""
+"""Up to this many domains of a rule are all listed; of more domains, only those beyond a bound."""
 
 _LONGEST_BAR: Final = 24
 _WIDEST_POD: Final = 3
 """Characters of a bar, and of one pod in it."""
 
 _SHORTEST_PREFIX: Final = 3
-"""A shorter common beginning of names is not left out."""
+"""A common beginning of names is left out only if it is at least this long."""
 
 _GAP: Final = " | "
 _NEAR: Final = timedelta(minutes=2)
-"""The end of a wait that is nearer is written with its seconds."""
+"""The end of a wait that is nearer than this is written with its seconds."""
 
 _MARKS: Final = {State.VIOLATED: "!", State.UNFIXABLE: "x"}
 _NEVER: Final = frozenset({State.INFEASIBLE, State.UNFIXABLE})
@@ -88,24 +88,24 @@ class _Block(NamedTuple):
 
 
 class Words(NamedTuple):
-    """The words for pods in flight and for pods of the next step, and their time."""
+    """The words for pods in flight and for the pods of the next step, and the time to which they refer."""
 
     flight: str = "moving now"
     step: str = "moves now"
     now: datetime | None = None
-    """The time that they are as of, None: the time of the map."""
+    """The time to which the words refer; None: the time of the map."""
 
 
 _WORDS: Final = Words()
 
 
 def map_lines(document: MapDocument, layout: TextLayout, words: Words = _WORDS) -> list[str]:
-    """Draw a map, with what its signs mean."""
+    """Draw a map, and explain its signs."""
     return _MapText(document, layout, words).lines()
 
 
 def rule_lines(document: MapDocument, layout: TextLayout) -> list[str]:
-    """Show all rules of the lanes of a map of chosen workloads, each with its domains against their bounds."""
+    """Show all rules of a map's chosen workloads, each with its domains against their bounds."""
     rules = [rule for lane in document.lanes for rule in (lane, *lane.others)]
     return [layout.heading("RULES"), *(line for rule in rules for line in _rule_lines(rule, layout))] if rules else []
 
@@ -144,7 +144,7 @@ class _MapText:
         ]
 
     def _title(self, *, unfolded: bool) -> str:
-        """Say how many lanes there are, and what is left out of the names of zones and nodes."""
+        """Say how many lanes there are, and which part of the names of zones and nodes is left out."""
         parts = [f"MAP  {plural(len(self._document.lanes), 'workload')}"]
         if self._zone_prefix:
             parts.append(f"{self._key_word()}s {self._zone_prefix}*".strip())
@@ -213,7 +213,7 @@ class _MapText:
     # Zones below each other
 
     def _list(self) -> list[str]:
-        """Show each lane in lines of its own: where not even the zones fit beside each other."""
+        """Show each lane on lines of its own, if not even the zones fit beside each other."""
         layout, lines = self._layout, list[str]()
         titles = [self._zone_titles(zone, folded=True) for zone in self._document.zones]
         for name, *notes in titles:
@@ -228,7 +228,7 @@ class _MapText:
     # Names and cells
 
     def _key_word(self) -> str:
-        """Return the word before the name of a zone, "" where the key is no well-known one."""
+        """Return the word before the name of a zone; "" if the key is not well known."""
         return short_key(self._document.key) if self._document.key in SHORT_KEYS else ""
 
     def _zone_titles(self, zone: MapZone, *, folded: bool) -> Sequence[str]:
@@ -253,7 +253,7 @@ class _MapText:
         return titles
 
     def _clock(self, end: datetime) -> str:
-        """Write when something ends, with seconds where that is near: without them it would be over already."""
+        """Write when something ends, with seconds if it is near: without them it would seem to be over."""
         at = self._words.now or self._document.at
         is_near = at is not None and abs(end - at) < _NEAR
         return f"{end:%H:%M:%S}" if is_near else f"{end:%H:%M}"
@@ -267,14 +267,14 @@ class _MapText:
         return self._rest(node).removesuffix("s") if node.state is NodeState.SETTLING else ""
 
     def _rest(self, node: MapNode) -> str:
-        """Return how long a node takes no replacement yet, "" where that is over, and a word where it is not known."""
+        """Return how long a node still takes no replacement; "" if it takes them, a word if that is not known."""
         at = self._words.now or self._document.at
         if node.until is None or at is None:
             return CLOSED
         return format_rest(node.until - at) if node.until > at else ""
 
     def _zone_cell(self, lane: MapLane, zone: MapZone, *, folded: bool) -> _Cell:
-        """Return the pods of a lane in a zone against the bound, and the moves whose node has no column."""
+        """Return a lane's pods in a zone against the bound, and the moves whose node has no column."""
         domain = lane.domains.get(zone.name) if lane.topology_key == self._document.key else None
         held = lane.zones.get(zone.name, 0)
         if domain is not None:
@@ -291,7 +291,7 @@ class _MapText:
         return [*pieces, _Piece(" "), *marks] if pieces and marks else [*pieces, *marks]
 
     def _legend(self, *, unfolded: bool) -> Iterator[str]:
-        """Yield what the signs mean that the map has."""
+        """Yield what the signs that the map uses mean."""
         if unfolded:
             yield "# pod"
         yield from _move_legend([move for lane in self._document.lanes for move in lane.moves], self._words)
@@ -313,7 +313,7 @@ class _MapText:
 
 
 def _move_legend(moves: Sequence[MapMove], words: Words) -> Iterator[str]:
-    """Yield what the signs of these moves mean, by the first of each kind."""
+    """Yield what the signs of these moves mean, from the first move of each kind."""
     now = next((_step_sign(move) for move in moves if move.step and move.kind is MoveKind.MOVING), None)
     later = next((_step_sign(move) for move in moves if move.kind is MoveKind.WAITING), None)
     if any(move.step is None and move.kind is MoveKind.MOVING for move in moves):
@@ -329,7 +329,7 @@ def _move_legend(moves: Sequence[MapMove], words: Words) -> Iterator[str]:
 
 
 def _make_labels(document: MapDocument) -> list[str]:
-    """Name the lanes: the mark of the state, the namespace where they are of several, the workload, another key."""
+    """Name the lanes: the mark of the state, the namespace if there are several, the workload, an unusual key."""
     several = len({lane.namespace for lane in document.lanes}) > 1
     labels = []
     for lane in document.lanes:
@@ -341,14 +341,14 @@ def _make_labels(document: MapDocument) -> list[str]:
 
 
 def _lane_state(lane: MapLane) -> State:
-    """Return the state of a lane's workloads: what cannot be repaired is what the figures count so."""
+    """Return the state of a lane's workloads; a violation that cannot be repaired counts as it does in the figures."""
     if lane.stuck:
         return State.UNFIXABLE
     return State.VIOLATED if lane.state in _NEVER else State(lane.state)
 
 
 def _node_cell(lane: MapLane, node: str) -> _Cell:
-    """Return the pods of a lane on a node: pods that stay, came, leave, and replacements that may land there."""
+    """Return a lane's pods on a node: pods that stay, came or leave, and replacements that may land there."""
     held = lane.nodes.get(node, 0)
     landed = min(held, sum(move.landed == node for move in lane.moves))
     leaving = [move for move in lane.moves if move.node == node and _is_counted(move)][: held - landed]
@@ -366,12 +366,12 @@ def _node_cell(lane: MapLane, node: str) -> _Cell:
 
 
 def _is_counted(move: MapMove) -> bool:
-    """Return whether the counts have the pod still: one whose eviction is under way is terminating."""
+    """Return whether the counts still include the pod: a pod whose eviction is under way is terminating."""
     return move.step is not None or move.kind is MoveKind.BLOCKED
 
 
 def _lands_unseen(move: MapMove, zone: str, shown: frozenset[str]) -> bool:
-    """Return whether a replacement may land in a zone, on a node without a column."""
+    """Return whether a replacement may land in a zone on a node without a column."""
     if move.landed is not None or zone not in move.to_zones:
         return False
     return not move.to_nodes or shown.isdisjoint(move.to_nodes)
@@ -415,7 +415,7 @@ def _repeat(sign: str, number: int) -> str:
 
 
 def _worst_state(lane: MapLane) -> DomainState:
-    """Return the state that is the violation: too few pods are where no domain has too many."""
+    """Return the state that is the violation: too few pods, if no domain has too many."""
     above = any(domain.state is DomainState.ABOVE for domain in lane.domains.values())
     return DomainState.ABOVE if above else DomainState.SHORT
 
@@ -437,7 +437,7 @@ def _width(cell: _Cell) -> int:
 
 
 def _common_prefix(names: Sequence[str]) -> str:
-    """Return what all names begin with and can be left out: it ends between words or between letters and digits."""
+    """Return what all names begin with and can be left out; it ends between words, or between letters and digits."""
     columns = takewhile(lambda letters: len(set(letters)) == 1, zip(*names, strict=False))
     prefix = "".join(letters[0] for letters in columns) if len(names) > 1 else ""
     while prefix and any(not name[len(prefix) :] or _is_within(prefix[-1], name[len(prefix)]) for name in names):
@@ -446,7 +446,7 @@ def _common_prefix(names: Sequence[str]) -> str:
 
 
 def _is_within(last: str, following: str) -> bool:
-    """Return whether a name would be cut within a word or a number."""
+    """Return whether a name would be cut inside a word or a number."""
     return (last.isdigit() and following.isdigit()) or (last.isalpha() and following.isalpha())
 
 
@@ -492,7 +492,7 @@ def _domain_text(domain: MapDomain, layout: TextLayout) -> str:
 
 
 def _bar(domain: MapDomain, most: int, layout: TextLayout) -> str:
-    """Draw the pods up to the bound, those beyond it, and the room up to it."""
+    """Draw the pods up to the bound, the pods beyond it, and the room that is left."""
     over, room, line = ("▓", "·", "│") if layout.bar != "#" else ("!", ".", "|")
     scale = min(_WIDEST_POD, _LONGEST_BAR / max(1, most))
     bound = domain.pods if domain.max is None else domain.max

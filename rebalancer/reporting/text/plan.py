@@ -1,6 +1,6 @@
-"""The plan as text: what would happen in one line, then each repair with its evictions, what waits and what stays.
+"""The plan as text: what would happen in one line, then each repair with its evictions, and which pods wait or stay.
 
-It is made of the Plan document alone, so that a saved plan is shown as it was when it was made.
+It is made only from the Plan document, so a saved plan is shown as it was when it was made.
 """
 
 import re
@@ -41,10 +41,10 @@ from rebalancer.reporting.text.layout import PLAIN, STATE_STYLES, Style, TextLay
 from rebalancer.reporting.text.resilience import changed_loss_text, unlisted_loss_lines
 
 _MOST_WAITING = 6
-"""Listed evictions with one common wait; others are counted."""
+"""The most evictions listed under one common wait; the others are counted."""
 
 _MOST_REASONS = 2
-"""Reasons for a block in the summary; the details of each are below."""
+"""The most reasons for blocked evictions in the summary; the details of each are below."""
 
 _EXPLAINED = frozenset({"Deployment", "StatefulSet", "ReplicaSet"})
 """Kinds of workloads that `rebalancer explain` accepts."""
@@ -55,10 +55,10 @@ _STYLES: Final = {_NOW: Style.MOVING, _WAITS: Style.CAUTION, _STAYS: Style.STUCK
 
 
 class PlanOptions(NamedTuple):
-    """How much is shown of a plan."""
+    """How much of a plan is shown."""
 
     verbose: bool = False
-    """Show for each group why fewer evictions are not enough, which method found its step, and why others did not."""
+    """For each group, show why fewer evictions are not enough, and which method found its step or did not."""
     wide: bool = False
     """Show every domain and name."""
     most: int | None = None
@@ -123,7 +123,7 @@ class _PlanText:
         ]
 
     def _summary(self) -> str:
-        """Say in one line how many pods move now, later and not, and what stands in the way."""
+        """Say in one line how many pods move now, later and not at all, and what prevents them."""
         numbers, groups = self._plan.totals, self._plan.groups
         if not groups:
             return ", ".join(("No eviction helps", *self._stuck())) if self._plan.stuck else self._nothing_planned()
@@ -141,7 +141,7 @@ class _PlanText:
         return ", ".join((*parts, *self._without_number(), *self._stuck()))
 
     def _now(self) -> str:
-        """Say how many pods move now, or would, and why they do not."""
+        """Say how many pods move or would move now, and why they do not."""
         pods, idle = plural(self._plan.totals.now, "pod"), self._plan.idle
         return f"Would move {pods} now ({idle})" if idle and self._plan.totals.now else f"{pods} to move now"
 
@@ -154,7 +154,7 @@ class _PlanText:
         return "Nothing to repair is known." if self._plan.unknown else "Nothing to repair."
 
     def _without_number(self) -> Iterator[str]:
-        """Yield what has no number of evictions: violations that wait or cannot be repaired, pods without a node."""
+        """Yield what has no number of evictions: violations that wait or are beyond repair, pods without a node."""
         unknown = [group for group in self._plan.groups if not group.evictions and not _decided(group)]
         violated = [group for group in unknown if not group.without_node]
         waiting = [group for group in violated if not group.is_stuck]
@@ -169,7 +169,7 @@ class _PlanText:
             yield f"{WITHOUT_NODE} ({_reasons(without)})"
 
     def _stuck(self) -> Iterator[str]:
-        """Yield how much evictions leave violated, as no placement satisfies a limit, with the first reasons."""
+        """Yield what evictions leave violated because no placement satisfies a limit, with the first reasons."""
         helped = [group for group in self._plan.groups if group.is_repairable and _hopeless(group)]
         if helped:
             verb = "is" if len(helped) == 1 else "are"
@@ -181,7 +181,7 @@ class _PlanText:
             yield f"{plural(number, 'workload')} {NOT_NOW} ({_first(rows)})"
 
     def _stuck_lines(self, row: RepairWait) -> list[str]:
-        """Show a limit that no placement satisfies and no eviction brings nearer."""
+        """Show a limit that no placement satisfies and no eviction improves."""
         layout = self._layout
         mark, name = self._paint(_STAYS), f"{row.namespace}/{workload_names(row.workloads)}"
         lines = layout.wrap(f"{mark} {layout.heading(name)}  {NOT_NOW}", hang="    ")
@@ -216,7 +216,7 @@ class _PlanText:
         yield f"Snapshot of {time}, policy {self._plan.policy_hash}{source}. Nothing was changed."
 
     def _legend(self) -> str:
-        """Say what the marks mean that were painted."""
+        """Explain the marks that were drawn."""
         meanings = {**_MEANINGS, _NOW: "would move now"} if self._plan.idle else _MEANINGS
         return "   ".join(f"{mark} {meaning}" for mark, meaning in meanings.items() if mark in self._painted)
 
@@ -248,7 +248,7 @@ class _PlanText:
         return lines
 
     def _changes(self, group: PlannedGroup) -> Iterator[str]:
-        """Yield constraints, violated limits and what a lost zone leaves, before and after the decided evictions."""
+        """Yield constraints, violated limits, and what a lost zone leaves, before and after the decided evictions."""
         decided = _decided(group)
         step = f" (after {decided} of {group.evictions})" if decided and group.later else ""
         bounds = {(constraint.topology_key, constraint.max_skew): None for constraint in group.constraints}
@@ -308,7 +308,7 @@ class _PlanText:
         return lines
 
     def _end(self, of: WaitingEviction | PlannedGroup, message: str) -> str:
-        """Say when a wait ends, "" where its sentence says that."""
+        """Say when a wait ends; return "" if its sentence says so already."""
         said, until = self._plan.generated_at, of.until
         if self._plan.idle == NO_CONTROLLER and (until is not None or of.ends_with):
             return f"; {DOES_NOT_GO_ON}"
@@ -327,7 +327,7 @@ class _PlanText:
         *,
         or_another: bool = False,
     ) -> list[str]:
-        """Show an eviction; `message` says why, or why it waits, "" if the line before already says it."""
+        """Show an eviction; `message` says why, or why it waits, and is "" if the line before already says it."""
         layout = self._layout
         notes = [group.certainty] * (group.certainty != "forced") + [OR_ANOTHER] * or_another
         note = f"  ({'; '.join(notes)})" if notes else ""
@@ -345,7 +345,7 @@ class _PlanText:
         victims: Sequence[PlannedEviction | WaitingEviction],
         likely: Mapping[str, LikelyDomains],
     ) -> list[str]:
-        """Show a surge: how many pods appear and where, and which go then."""
+        """Show a surge: how many pods are added and where, and which pods go then."""
         painted = self._paint(mark)
         names = [f"{victim.pod} ({victim.node})" for victim in victims]
         go = pods_go(names) if not self._options.wide else f"{', '.join(names)} go"
@@ -354,9 +354,9 @@ class _PlanText:
         return self._layout.wrap(f"{text}{note}", "    ", "      ")
 
     def _obstacles(self, group: PlannedGroup) -> Iterator[tuple[str, str]]:
-        """Yield a mark with why the group is not repaired, or only in part, and which pods are not evicted, by reason.
+        """Yield why the group is not repaired, or only in part, and which pods are not evicted, by reason.
 
-        And the command that explains it. Why evictions wait is said with them.
+        The command that explains it follows. Why evictions wait is said where they are listed.
         """
         waiting = {(wait.for_, wait.message) for wait in self._waiting.get(group.step or 0, ())}
         if group.reason is not None and (group.reason, group.message) not in waiting:
@@ -393,19 +393,19 @@ def _name_targets(likely: Mapping[str, LikelyDomains]) -> str:
 
 
 def _decided(group: PlannedGroup) -> int:
-    """Return how many of its evictions are decided."""
+    """Return how many of the group's evictions are decided."""
     return group.now + group.waiting
 
 
 def _shown_state(group: PlannedGroup) -> State:
-    """Return the state in the head of a group: what is under way may repair what is found to be unfixable."""
+    """Return the state in the heading of a group. While pods move, what seems beyond repair may be repaired."""
     if _hopeless(group):
         return State.INFEASIBLE
     return State(group.state) if group.is_stuck or group.without_node else State.VIOLATED
 
 
 def _hopeless(group: PlannedGroup) -> str:
-    """Return why no placement satisfies a limit of a group, "" where one does."""
+    """Return why no placement satisfies a limit of a group; "" if some placement does."""
     return next((limit.reason for limit in group.limits if limit.reason), "")
 
 
@@ -416,7 +416,7 @@ def _cost(group: PlannedGroup) -> str:
 
 
 def _proof(numbers: Totals) -> Iterator[str]:
-    """Say whether the number of evictions is the minimum."""
+    """Say whether the number of evictions is proved to be the minimum."""
     whole = numbers.evictions - numbers.partial
     if numbers.partial:
         verb = "repairs" if numbers.partial == 1 else "repair"
@@ -431,7 +431,7 @@ def _proof(numbers: Totals) -> Iterator[str]:
 
 
 def _reasons(groups: Sequence[PlannedGroup]) -> str:
-    """Say for the first groups what stands in the way, and count the others."""
+    """Say what prevents the repair of the first groups, and count the others."""
     return _first([f"{_short_name(group)}: {group.brief}" for group in groups])
 
 

@@ -6,7 +6,7 @@ from rebalancer.documents.prediction import PredictedNode, PredictionDocument
 from rebalancer.reporting.text.layout import PLAIN, Style, TextLayout, join_lines
 
 _WIDEST: Final = 90
-"""Longer messages are truncated in the table; the document has them whole."""
+"""Longer messages are truncated in the table; the document contains them in full."""
 
 
 def prediction_text(prediction: PredictionDocument, layout: TextLayout = PLAIN) -> str:

@@ -1,4 +1,4 @@
-"""The report as text: a summary, the constraints as a table with the violated first, why, and the limits."""
+"""The report as text: a summary, a table of constraints with violated ones first, the reasons, and the limits."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
@@ -35,8 +35,8 @@ def report_text(
     """Show a report: a summary, constraints, reasons, causes, deadlocks, findings, limits, anti-affinity, losses.
 
     `head` names the controller and the policy. `held` says how many pods local volumes keep. `most` is how many
-    workloads, and limits, are shown, None for all; `wide` shows every domain. `idle` is why the controller moves
-    nothing: where none runs, no repair goes on even when a passing reason ends.
+    workloads, and limits, are shown, None for all; `wide` shows every domain. `idle` says why the controller moves
+    nothing: if none runs, no repair goes on even when a passing reason ends.
     """
     shown = _first_workloads(document.constraints, most)
     why_not = f"{_WHY_NOT}, BESIDES THAT {NO_CONTROLLER.upper()}" if idle == NO_CONTROLLER else _WHY_NOT
@@ -68,7 +68,7 @@ def report_map_text(
     head: Sequence[str] = (),
     rules: bool = False,
 ) -> str:
-    """Show the map of a report in the place of its tables; with `rules` also all rules of its workloads."""
+    """Show the map of a report in place of its tables; with `rules`, also all rules of its workloads."""
     parts = [
         [layout.heading(line) for text in (*head, _summary(document)) for line in layout.wrap(text)],
         map_lines(drawn, layout),
@@ -108,7 +108,7 @@ def _summary(document: ReportDocument) -> str:
 
 
 def _count_satisfied(broken: int, states: Sequence[str], noun: str) -> str:
-    """Say how many are not satisfied, or that all are as far as it is known."""
+    """Say how many constraints are not satisfied, or that all are, as far as is known."""
     if broken:
         return f"{broken} of {plural(len(states), noun)} not satisfied"
     if unknown := states.count(State.UNKNOWN):
@@ -145,7 +145,7 @@ def _constraint_lines(
 
 
 def _noted(title: str, lines: Iterable[str], layout: TextLayout) -> list[str]:
-    """Return a section under its title, [] if it has no line."""
+    """Return a section under its title; [] if it has no line."""
     wrapped = [line for text in lines for line in layout.wrap(text, hang="  ")]
     return [layout.heading(title), *wrapped] if wrapped else []
 
@@ -166,7 +166,7 @@ def _waiting(document: ReportDocument) -> Iterator[str]:
 
 
 def _causes(rows: Iterable[ReportedConstraint]) -> Iterator[str]:
-    """Yield each cause with its remedy once, with the workloads that it is about."""
+    """Yield each cause once, with its remedy and the workloads that it concerns."""
     workloads: dict[tuple[str, str], dict[str, None]] = {}
     seen = set()
     for row in rows:
@@ -204,7 +204,7 @@ def _row(row: ReportedConstraint, layout: TextLayout, *, wide: bool) -> tuple[st
 
 
 def _bars(counts: Mapping[str, int], bar: str) -> str:
-    """Draw the pods of each domain as a bar: `a ██████ 6`; the longest has twelve characters at most."""
+    """Draw the pods of each domain as a bar: `a ██████ 6`; the longest bar has twelve characters at most."""
     scale = min(1.0, _LONGEST_BAR / max(1, *counts.values()))
     drawn = []
     for domain, count in counts.items():

@@ -1,4 +1,7 @@
-"""Resilience as text: a sentence for all, then the worst loss of each workload at risk, or with `wide` every loss."""
+"""Resilience as text: a sentence about all workloads, then the worst loss of each workload at risk.
+
+With `wide`, every loss is shown.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
@@ -26,14 +29,14 @@ _LEGEND: Final = (
 )
 
 _MOST_OTHERS: Final = 2
-"""Further named domains whose loss a workload does not survive whole either."""
+"""The most further domains that are named because their loss, too, leaves a workload incomplete."""
 
 _WHILE: Final = {"silent": "while its nodes are silent", "gone": "once its Node objects are deleted"}
-"""What the phases are called in a sentence."""
+"""What a sentence calls the phases."""
 
 
 class _Row(NamedTuple):
-    """A loss of a workload; `others` are further domains of its key after whose loss it is not whole either."""
+    """A loss of a workload; `others` are further domains of its key whose loss leaves it incomplete, too."""
 
     loss: DomainLoss
     left: RemainingWorkload
@@ -45,7 +48,7 @@ class _Row(NamedTuple):
 
     @property
     def badness(self) -> tuple[object, ...]:
-        """A sort key, the worst first: what is certain, then what is possible, as a share of what is wanted."""
+        """A sort key, worst first, by the shares of the wanted pods that are guaranteed, then possible."""
         left, loss = self.left, self.loss
         wanted = max(1, left.wanted)
         return left.guaranteed / wanted, left.possible / wanted, left.now / wanted, loss.key, loss.value, loss.phase
@@ -59,7 +62,7 @@ def resilience_text(
     most: int | None = None,
     wide: bool = False,
 ) -> str:
-    """Show the workloads at risk, the worst first; `head` names the controller and the policy."""
+    """Show the workloads at risk, worst first; `head` names the controller and the policy."""
     heading = [line for text in head for line in layout.wrap(text)]
     return join_lines([*heading, *resilience_lines(document, layout, most=most, wide=wide)])
 
@@ -86,7 +89,7 @@ def _order(row: _Row) -> tuple[object, ...]:
 
 
 def _find_worst(rows: Sequence[_Row]) -> Iterator[_Row]:
-    """Yield the worst loss of each workload that is not whole after one."""
+    """Yield the worst loss of each workload that is incomplete after some loss."""
     by_name: dict[tuple[str, str, str], list[_Row]] = {}
     for row in rows:
         if not row.is_whole:
@@ -111,7 +114,7 @@ def _summary(document: ResilienceDocument, rows: Sequence[_Row]) -> Iterator[str
 
 
 def _find_minorities(rows: Sequence[_Row], document: ResilienceDocument) -> Iterator[str]:
-    """Name the workloads that a loss leaves without a majority of their pods until these come back, if they do."""
+    """Name the workloads that a loss leaves without a majority of their pods until those come back, if they do."""
     names = sorted(
         {name_workload(row.left.namespace, row.left.workload) for row in rows if not row.left.keeps_majority}
     )
@@ -124,7 +127,7 @@ def _find_minorities(rows: Sequence[_Row], document: ResilienceDocument) -> Iter
 
 
 def _phase_text(phase: str, rows: Sequence[_Row], document: ResilienceDocument) -> str:
-    """Say of how many workloads all pods come back in a phase, and of how many not or perhaps."""
+    """Say for how many workloads all pods come back in a phase, for how many they do not, and for how many perhaps."""
     at_risk = {(row.left.namespace, row.left.workload) for row in rows if not row.is_whole}
     never = {(row.left.namespace, row.left.workload) for row in rows if row.left.verdict == "no"}
     numbers = {
@@ -164,7 +167,7 @@ def changed_loss_text(row: ChangedLossEntry) -> str:
 
 
 def changed_loss_lines(changed: LossesChanged | None) -> Iterator[str]:
-    """Yield a line for each changed loss, each with its workload, and what is not listed or computed."""
+    """Yield a line for each changed loss, with its workload, and then what is not listed or not computed."""
     if changed is None:
         return
     for row in changed.rows:
@@ -173,7 +176,7 @@ def changed_loss_lines(changed: LossesChanged | None) -> Iterator[str]:
 
 
 def unlisted_loss_lines(changed: LossesChanged | None) -> Iterator[str]:
-    """Yield how many changed losses are not listed, and why none was computed."""
+    """Yield how many changed losses are not listed, and why none were computed."""
     if changed is not None and changed.more:
         yield f"Without a zone {plural(changed.more, 'number')} more {'changes' if changed.more == 1 else 'change'}."
     if changed is not None and changed.not_computed:
@@ -186,7 +189,10 @@ def _change(before: int, after: int) -> str:
 
 
 def _changes_text(document: ResilienceDocument, most: int | None) -> Iterator[str]:
-    """Yield what makes workloads whole; a command is broken where a shell goes on, before the patch, which is long."""
+    """Yield what makes workloads whole.
+
+    A command is broken before the patch, which is long, where a shell lets it continue.
+    """
     if document.planned:
         yield (
             f"Pods of {document.planned} of the services above are to be moved by a repair: look first at what "

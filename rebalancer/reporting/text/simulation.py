@@ -1,4 +1,4 @@
-"""A simulation as text: the summary first, then steps, worst moments, what happened when, and the report."""
+"""A simulation as text: first the summary, then steps, worst moments, the events in order, and the report."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -24,15 +24,15 @@ _SHOWN: Final = frozenset(
         "NodeUncordoned",
     }
 )
-"""Events that the table has; the others only with `wide`."""
+"""Events that the table shows; others are shown only with `wide`."""
 
 _MOST_EVENTS: Final = 40
 _MOST_WORST: Final = 10
-"""Up to this many rows are shown without `wide`; the rest are counted."""
+"""Without `wide`, at most this many rows are shown; the rest are counted."""
 
 
 def simulation_text(document: SimulationDocument, note: str, layout: TextLayout = PLAIN, *, wide: bool = False) -> str:
-    """Show a simulation; `note` says what of the policy is simulated in another way, "" if nothing is."""
+    """Show a simulation; `note` says which part of the policy is simulated in another way, "" if none is."""
     parts = [
         [layout.heading(line) for line in layout.wrap(_summary(document))],
         [line for text in (note, _one_order(document)) if text for line in layout.wrap(text)],
@@ -73,7 +73,7 @@ def _losses(document: SimulationDocument, layout: TextLayout) -> list[str]:
 
 
 def _one_order(document: SimulationDocument) -> str:
-    """Say what a simulated loss is, and what says more, "" where no node is lost."""
+    """Say what a simulated loss can show, and which command shows more; return "" if no node is lost."""
     if all(event.what != "NodeRemoved" for event in document.events):
         return ""
     return (
@@ -102,7 +102,7 @@ def _of_minimum(evictions: int, lower_bound: int) -> str:
 
 
 def _worst(worst: WorstMoments, layout: TextLayout, *, wide: bool) -> list[str]:
-    """Return the worst moments, the worst first."""
+    """Return the worst moments, worst first."""
     limits = [
         (row.headroom, f"limit {row.group}/{row.limit} of {row.namespace}{_key(row.key)}", _pods(row.headroom), row.at)
         for row in worst.limits

@@ -1,4 +1,4 @@
-"""The status as text: what the controller does in one line, its plan, its moves, and why nothing more happens."""
+"""The status as text: one line about what the controller does, its plan, its moves, and why it does not do more."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -54,11 +54,11 @@ _SIGNS: Final = {
     Sign.UNREPAIRABLE: ("x", Style.STUCK),
     Sign.GOOD: ("ok", Style.GOOD),
 }
-"""The signs that the map has, too; others are words alone."""
+"""The signs that the map also uses; for everything else there are only words."""
 
 _MOST_REFUSED: Final = 20
 _MOST_MOVES: Final = 10
-"""Up to this many of the last moves are shown, the newest first."""
+"""At most this many of the last moves are shown, newest first."""
 
 
 def status_text(status: StatusDocument, now: datetime, layout: TextLayout = PLAIN) -> str:
@@ -67,7 +67,7 @@ def status_text(status: StatusDocument, now: datetime, layout: TextLayout = PLAI
 
 
 def status_lines(status: StatusDocument, now: datetime, layout: TextLayout = PLAIN) -> list[str]:
-    """Return the lines of a status, to be shown again and again."""
+    """Return the lines of a status, which may be shown again and again."""
     goes = goes_on(status)
     last = "" if goes else " IN THE LAST CYCLE"
     waits = {
@@ -134,7 +134,7 @@ def _map_words(status: StatusDocument, now: datetime) -> Words:
 
 
 def _figures(status: StatusDocument, now: datetime, layout: TextLayout) -> Iterator[str]:
-    """Yield what comes next, and the four figures; nothing of a status that has none."""
+    """Yield what comes next, and the four figures; nothing if the status has none."""
     figures = status.figures
     if figures is None:
         return
@@ -175,7 +175,7 @@ def _facts(status: StatusDocument) -> Iterator[str]:
 
 
 def _pause_sentence(pause: PauseStatus, *, is_led: bool) -> str:
-    """Say until when the pause lasts; where no controller runs, that it holds from the start of the next one."""
+    """Say until when the pause lasts; if no controller runs, say that it applies once one starts."""
     end = f"until {pause.until:%Y-%m-%d %H:%M:%SZ}" if pause.until is not None else "until somebody resumes"
     if is_led:
         return f"Paused {end}; rebalancer resume ends it."
@@ -224,14 +224,14 @@ def _move(move: MoveEntry, now: datetime, *, goes: bool = True) -> tuple[str, ..
 
 
 def _standing_lines(status: StatusDocument, now: datetime, layout: TextLayout) -> list[str]:
-    """Show the approval of a whole plan that is carried out, and why one approves nothing."""
+    """Show the approval of a whole plan that is carried out, or why an approval approves nothing."""
     title = standing_title(status)
     sentences = standing_sentences(status, now)
     return [layout.heading(title), *(line for text in sentences for line in layout.wrap(text))] if title else []
 
 
 def _approval_lines(approval: ApprovalStatus | None, now: datetime, layout: TextLayout) -> list[str]:
-    """Show the plan that waits for approval, or is carried out: what it evicts, until when, who approves it and how."""
+    """Show the plan that waits for approval or is carried out: its evictions, until when, and how it is approved."""
     if approval is None:
         return []
     rows = [
@@ -245,10 +245,10 @@ def _approval_lines(approval: ApprovalStatus | None, now: datetime, layout: Text
 
 
 def _listed(title: str, texts: Sequence[str], layout: TextLayout) -> list[str]:
-    """Return texts under a title, [] without any."""
+    """Return texts under a title; [] if there are none."""
     return [layout.heading(title), *(line for text in texts for line in layout.wrap(text, hang="  "))] if texts else []
 
 
 def _titled(title: str, head: Sequence[str], rows: Sequence[Sequence[str]], layout: TextLayout) -> list[str]:
-    """Return a table under its title, [] without rows."""
+    """Return a table under its title; [] if it has no rows."""
     return [layout.heading(title), *layout.table(head, rows)] if rows else []
