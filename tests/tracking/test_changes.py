@@ -7,6 +7,7 @@ from msgspec import structs
 
 from rebalancer.model.labels import Labels
 from rebalancer.model.moves import NO_MEMORY, ObservedChange
+from rebalancer.model.pods import OwnerReference, PodPhase
 from rebalancer.model.reasons import ViolationCause
 from rebalancer.model.snapshot import Snapshot
 from rebalancer.simulator import ZONE
@@ -117,6 +118,24 @@ def test_that_a_lost_node_was_deleted_is_stored_with_the_loss() -> None:
     assert (lost.deleted, deleted.deleted) == (False, True)
     (both,) = observe_changes(structs.replace(NO_MEMORY, changes=(deleted,)), snapshot, away, (ZONE,))
     assert both.deleted
+
+
+def test_the_deletion_of_a_silent_node_is_a_loss_if_pods_on_it_counted() -> None:
+    """Pods that run on each node, and nodes that were cordoned and drained before, lose nothing by it."""
+    snapshot = with_nodes(shop(), {"b-1": {"ready": False}})
+    lost = [(ViolationCause.NODE_LOST, f"{ZONE}=b")]
+
+    def deleted(before: Snapshot) -> list[tuple[ViolationCause, str]]:
+        return changes(before, replace(before, nodes=tuple(node for node in before.nodes if node.name != "b-1")))
+
+    def owned_by(kind: str) -> Snapshot:
+        owner = OwnerReference(group="apps", kind=kind, name="agent", uid="agent")
+        return replace(snapshot, pods=tuple(structs.replace(pod, owner=owner) for pod in snapshot.pods))
+
+    finished = replace(snapshot, pods=tuple(structs.replace(pod, phase=PodPhase.SUCCEEDED) for pod in snapshot.pods))
+    assert deleted(snapshot) == deleted(owned_by("StatefulSet")) == lost
+    assert deleted(owned_by("DaemonSet")) == deleted(owned_by("Node")) == deleted(finished) == []
+    assert deleted(with_nodes(snapshot, {"b-1": {"unschedulable": True}})) == []
 
 
 def test_another_revision_of_a_workload_is_its_rollout() -> None:
