@@ -45,7 +45,7 @@ _FIELDS: Final[Mapping[str, str]] = {
 
 
 def find_inabilities(pod: Pod, view: View) -> Iterator[Inability]:
-    """Yield the nodes that cannot run a pod, by what they lack; the pod's claims are those that it names."""
+    """Yield the nodes that cannot run a pod, by what they lack. Its drivers are those of the claims that it names."""
     if pod.spec.os:
         yield from _of_other_systems(pod.spec.os, view)
     if pod.claims or pod.drivers:

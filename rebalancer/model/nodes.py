@@ -52,7 +52,7 @@ auto-repair and auto-drain (the key was renamed); Kubernetes, `k8s.io/api/core/v
 """
 
 LEAVING_TAINTS: Final = {**AUTOSCALER_TAINTS, **_CLOUD_TAINTS}
-"""Keys of the taints of nodes that go away, or are repaired, and what they say of a node."""
+"""Keys of the taints of nodes that are going away or under repair, and what each taint says of its node."""
 
 BEING_REMOVED: Final = frozenset(AUTOSCALER_TAINTS.keys() - {"DeletionCandidateOfClusterAutoscaler"})
 """Taints with which an autoscaler begins to remove a node. A node that leaves for another reason is a loss."""
