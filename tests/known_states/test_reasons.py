@@ -238,9 +238,7 @@ def test_fewer_domains_than_min_domains_need_no_node_and_no_taint() -> None:
         namespace("shop"),
         *deployment(on=("a-0", "a-0", "b-0"), topologySpreadConstraints=spread),
     )
-    assert only_reason(state)[1].startswith(
-        "TooFewDomains: only 2 domains exist and minDomains is 3, so each may hold"
-    )
+    assert only_reason(state)[1].startswith("TooFewDomains: only 2 domains exist and minDomains is 3, so each may hold")
     (finding,) = state.find(FindingKind.REPLACEMENT_BLOCKED)
     assert finding.message.endswith(
         "of 2 nodes 2 are ruled out by a spread constraint. Set minDomains: 2 in its constraint over "
