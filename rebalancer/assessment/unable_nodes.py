@@ -1,4 +1,4 @@
-"""Nodes that cannot run a pod, as some object shows, although the scheduler may choose them.
+"""Nodes that the scheduler may choose for a pod although other objects show that they cannot run it.
 
 The scheduler does not check any of this. The kubelet rejects the pod, or its containers never start. If the kubelet
 rejects the pod, its owner creates one pod after another:

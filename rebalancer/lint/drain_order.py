@@ -42,7 +42,7 @@ class Played(NamedTuple):
 
 
 def play_orders(view: View, nodes: Sequence[str], there: Mapping[Reference, Sequence[Pod]]) -> Sequence[Played]:
-    """Return the result of a drain in different orders of its workloads; nothing if there are too many pods."""
+    """Return the results of a drain, one for each order of its workloads that is tried; none with too many pods."""
     if sum(map(len, there.values())) > MOST_PODS:
         return ()
     cordoned = tuple(

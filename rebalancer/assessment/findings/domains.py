@@ -1,4 +1,4 @@
-"""Findings about topology keys and domains of constraints and limits, compared with the existing nodes.
+"""Findings about the keys and domains that constraints and limits name, from a comparison with the existing nodes.
 
 * TopologyKeyMissing: nodes that a workload may use lack the key of one of its constraints, or misspell it. Such a node
   takes no pod under a hard constraint, and its pods are not counted. A topology key of the policy is reported if no
