@@ -1,1 +1,1 @@
-"""What a manifest will do, before it is deployed: findings with the fact, the numbers, and the smallest change."""
+"""What a manifest will do once it is deployed: findings with the fact, the numbers, and the smallest change."""

@@ -16,7 +16,10 @@ from rebalancer.scheduling.view import View
 
 
 def number_alike(view: View, old: Iterable[Pod], sample: Pod, pods: int) -> Mapping[str, int]:
-    """Return a number for each node, equal for alike nodes, for the `old` pods and this many pods like `sample`."""
+    """Return a number for each node, equal for interchangeable nodes.
+
+    The rollout replaces the `old` pods by this many pods like `sample`.
+    """
     numbers: dict[Hashable, int] = {}
     if sample.claims or sample.drivers:  # a volume is on one node and not on others
         return {name: number for number, name in enumerate(view.nodes.by_name)}
@@ -34,7 +37,7 @@ def number_alike(view: View, old: Iterable[Pod], sample: Pod, pods: int) -> Mapp
 
 
 def is_ample(node: Node, used: Usage, sample: Pod, pods: int) -> bool:
-    """Return whether this many new pods fit on a node beside everything that is already there."""
+    """Return whether this many new pods fit on a node beside all pods that are already there."""
     have, needs = node.allocatable, sample.requests
     amounts = [
         (node.pods, used.pods, 1),
@@ -52,7 +55,7 @@ def _measure(node: Node, used: Usage) -> Hashable:
 
 
 def _find_counted(there: Sequence[Pod], sample: Pod) -> Hashable:
-    """Return what rules may count: rules of the new pods, and anti-affinity of other pods against them."""
+    """Return the rules whose counts matter: those of the new pods, and the anti-affinity of other pods against them."""
     affinity = sample.spec.pod_affinity
     terms = (*affinity.required, *affinity.anti_required)
     selectors = [one.selector for one in terms] + [one.selector for one in sample.spec.spread]

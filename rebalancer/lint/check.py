@@ -42,7 +42,7 @@ _WITHOUT_A_CLUSTER: Final[Sequence[Callable[[Manifest], Iterator[Finding]]]] = (
     check_rollouts,
     check_scale_downs,
 )
-"""Findings that depend on a cluster, where no cluster is known."""
+"""Rules about a single manifest that are applied in this form only if no cluster is known."""
 
 
 def lint(
@@ -54,8 +54,8 @@ def lint(
 ) -> Sequence[Finding]:
     """Return what the rules find, by file and line; with a cluster, also what the manifests cause there.
 
-    `drained` are nodes of the cluster that are to be drained. `source` names the cluster in findings that concern no
-    manifest. The manifests are checked against the limits of `policy`.
+    `drained` are the nodes of the cluster that are to be drained. `source` is the name of the cluster in findings that
+    concern no manifest. The manifests are checked against the limits of `policy`.
     """
     findings = [*_find(manifests), *check_twice(manifests), *check_budgets(manifests)]
     findings += check_limit_ranges(manifests, ground)

@@ -60,7 +60,10 @@ def _duplicates(manifest: Manifest, at: Path, spread: Sequence[SpreadConstraint]
 
 
 def _pinned(manifest: Manifest, path: Path, constraint: SpreadConstraint) -> Iterator[Finding]:
-    """Yield a hard constraint that wants more domains than node affinity leaves: the missing domains count as empty."""
+    """Yield a hard constraint that wants more domains than node affinity leaves.
+
+    Each missing domain counts as empty.
+    """
     assert manifest.workload is not None
     assert manifest.workload.template is not None
     admitted = _admitted_values(manifest, constraint.topology_key)
@@ -169,7 +172,7 @@ def _together_and_apart(manifest: Manifest, at: Path, spread: Sequence[SpreadCon
 
 
 def _together(key: str, *, alone: bool) -> str:
-    """Say where affinity keeps pods. If it may select pods other than its own `alone`, say under which condition."""
+    """Say where affinity keeps the pods; unless it selects its own pods `alone`, also say under which condition."""
     unless = "" if alone else ", unless the rules count pods of others, too"
     return f"keeps the pods in one domain of {key}{unless}"
 

@@ -17,13 +17,16 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 MOST_WORK: Final = 30_000_000
-"""The most work of a search, which costs the square of the nodes for each state. A larger game is refused."""
+"""The most work of one search, where the work for each state is the square of the number of nodes.
+
+A larger game is refused.
+"""
 
 MOST_PODS: Final = 400
 """The most pods of a game; the search recurses once for each pod."""
 
 _State = tuple[tuple[int, ...], ...]
-"""The state: by zone and node, a bit set of the groups with a pod there. It is sorted, since equal places are alike."""
+"""A bit set of the groups with a pod on the node, by zone and node. It is sorted, because nodes and zones are alike."""
 
 
 class GameTooLargeError(ValueError):
@@ -42,8 +45,8 @@ def play_game(
 ) -> GameResult:
     """Count the outcomes of placing `groups` groups of `group_size` pods; `nodes` are the numbers of nodes by zone.
 
-    `skew` is the maxSkew over the nodes, `zone_skew` that over the zones, None for no such constraint. Raises
-    GameTooLargeError.
+    `skew` is the maxSkew over the nodes. `zone_skew` is the maxSkew over the zones, None if there is no such
+    constraint. Raises GameTooLargeError.
     """
     results: dict[_State, GameResult] = {}
     most_states = MOST_WORK // sum(nodes) ** 2

@@ -10,7 +10,7 @@ from rebalancer.lint.finding import Finding, Operation, Severity
 
 
 class PatchOperation(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An operation of a JSON Patch (RFC 6902) against the document that has the object."""
+    """An operation of a JSON Patch (RFC 6902) against the document that contains the object."""
 
     op: Text
     path: str
@@ -18,11 +18,12 @@ class PatchOperation(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LintFinding(CamelCaseStruct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a rule finds in an object. `object` is KIND NAMESPACE/NAME, or "" for a file that cannot be read.
+    """What a rule finds in an object.
 
-    `help` is where the project's pages explain the rule. `patch` is the smallest change that removes the finding, empty
-    if there is none. Rules about limits have the `numbers` of the message by name, and all `sizes` (numbers of pods); a
-    message shows only the first few.
+    `object` is KIND NAMESPACE/NAME, or "" for a file that cannot be read. `help` is the page that explains the rule.
+    `patch` is the smallest change that removes the finding, empty if there is none. For rules about limits, `numbers`
+    are the numbers of the message by name, and `sizes` are all numbers of pods, of which a message shows only the first
+    few.
     """
 
     rule: Text

@@ -11,7 +11,7 @@ from rebalancer.model.spread import WhenUnsatisfiable
 
 
 def check_domains(ground: Ground) -> Iterator[Finding]:
-    """Yield the topology keys in rules that no node has; if such a rule then admits no node, that is an error."""
+    """Yield the topology keys in rules that no node has. It is an error if such a rule then admits no node."""
     there = frozenset[str]().union(*(node.labels for node in ground.snapshot.nodes))
     for manifest in ground.manifests.workloads:
         for path, key in topology_keys(manifest):

@@ -1,7 +1,7 @@
 """Why pods that find no node in the model may find one nevertheless: what the manifests or the snapshot leave open.
 
-Some pods keep the template of the cluster. Some surplus pods go first, and it is not known which. A pod of unknown
-priority may preempt others.
+Some pods keep the old template. In a scale-down it is not known which pods are deleted. A pod of unknown priority may
+preempt other pods.
 """
 
 from typing import Final

@@ -1,13 +1,14 @@
-"""In which order the pods of a drain have to go.
+"""In which order the pods of a drain have to be evicted.
 
-Problem: a budget lets pods go one by one. A pod whose replacement finds no node uses the budget up, and the pods behind
-it stay. If the budget counts the pods of several workloads, pods that do find a node elsewhere may go first.
+Problem: a budget lets pods go one by one. A pod whose replacement finds no node uses the budget up, and all later pods
+stay. If the budget counts the pods of several workloads, the pods of another workload, which do find a node, may have
+to go first.
 
 Idea: simulate the drain once for each order of its workloads. A pod goes as soon as its budget allows it, and its
 replacement goes to the node that the model considers most likely.
 
 Example: three workloads share a budget that lets one of nine pods be missing. The new pod of the first workload finds
-no node. If that workload is evicted last, the drain ends. If it is evicted first, the others stay.
+no node. If that workload is evicted last, the drain ends. If it is evicted first, the pods of the other two stay.
 
 Cost: a placement for each pod and each of `MOST_ORDERS` orders.
 """
@@ -34,7 +35,7 @@ MOST_PODS: Final = 100
 
 
 class Played(NamedTuple):
-    """An order of workloads, the pods that stay in it, and the replacements without a node at its end."""
+    """The result of one order of workloads: the pods that stay, and the replacements without a node at its end."""
 
     order: tuple[Reference, ...]
     staying: Mapping[Reference, Sequence[Pod]]
@@ -76,7 +77,7 @@ class _Play:
                 self._spare[str(budget)] = healthy - budget.desired_of(budget.expected)
 
     def run(self, order: tuple[Reference, ...]) -> Played:
-        """Evict pods as long as any may go, always the first in the order."""
+        """Evict pods as long as the budgets allow it, always the first pod in the order that may go."""
         while gone := next((pod for workload in order for pod in self._left[workload] if self._may_go(pod)), None):
             self._evict(gone)
         return Played(order, {workload: pods for workload, pods in self._left.items() if pods}, self._waiting)
@@ -96,7 +97,7 @@ class _Play:
             self._spare[str(budget)] -= pod.ready
         made = replacement(pod, self._view)
         self._view = self._view.without((pod,))
-        if not isinstance(made, Pod):  # its owner knows; that it finds a node is not in doubt here
+        if not isinstance(made, Pod):  # only its owner knows the new pod; here it is taken to find a node
             for budget in self._budgets[pod.uid]:
                 self._spare[str(budget)] += pod.ready
             return

@@ -1,4 +1,4 @@
-"""Whether a drain of nodes ends: which pods a budget keeps there, and which find no other node."""
+"""Whether a drain of nodes ends: which pods a budget keeps on the nodes, and which pods find no other node."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,7 +26,10 @@ _Found = tuple[Rule, Severity, str]
 
 
 def check_drain(ground: Ground, nodes: Sequence[str], source: str) -> Iterator[Finding]:
-    """Yield what prevents a drain of these nodes from ending; `source` names the cluster if no manifest is meant."""
+    """Yield what prevents a drain of these nodes from ending.
+
+    For objects in no manifest, the file of the finding is `source`, the name of the cluster.
+    """
     view, there = ground.now, defaultdict[Reference, list[Pod]](list)
     for node in nodes:
         for pod in view.pods_on(node):
@@ -56,7 +59,7 @@ def _never_ends(found: _Found | None) -> bool:
 def _find_order(
     there: Mapping[Reference, Sequence[Pod]], nodes: Sequence[str], view: View
 ) -> Iterator[tuple[Reference, _Found]]:
-    """Yield the workloads whose pods have to wait for pods of another workload, or for each other."""
+    """Yield the workloads whose pods have to wait for pods of another workload, or that wait for each other."""
     orders = play_orders(view, nodes, there)
     stuck = [one for one in orders if one.staying and one.waiting]
     ends = next((one.order for one in orders if not one.staying), None)
@@ -75,7 +78,7 @@ def _find_order(
 
 
 def _find_turns(there: Mapping[Reference, Sequence[Pod]], view: View) -> Iterator[tuple[Reference, _Found]]:
-    """Yield the workloads whose budget lets fewer pods go at once than are on the nodes."""
+    """Yield the workloads with more pods on the nodes than their budget lets go at once."""
     counts = Counter[DisruptionBudget]()
     selection = view.snapshot.budget_selection
     for pods in there.values():
@@ -92,7 +95,7 @@ def _find_turns(there: Mapping[Reference, Sequence[Pod]], view: View) -> Iterato
 
 
 def _find_data(pods: Sequence[Pod]) -> Iterator[_Found]:
-    """Yield that pods have emptyDir volumes, except with `medium: Memory`.
+    """Yield that pods have emptyDir volumes, except those with `medium: Memory`.
 
     Source: `staging/src/k8s.io/kubectl/pkg/drain/filters.go` (localStorageFilter).
     """
@@ -141,7 +144,7 @@ def _find(pods: Sequence[Pod], row: Remaining | None, nodes: Sequence[str], view
 def _find_kept(
     pods: Sequence[Pod], budget: DisruptionBudget, row: Remaining | None, nodes: Sequence[str], view: View
 ) -> str:
-    """Return why a budget never lets some pod go; "" if it lets each go."""
+    """Return why a budget never lets one of the pods go; "" if it lets each of them go."""
     desired = budget.desired_of(budget.expected)
     if not (budget.expected and desired and _is_heeded(budget, pods, view)):
         return ""
@@ -163,7 +166,7 @@ def _find_kept(
 
 
 def _find_kept_now(pods: Sequence[Pod], budget: DisruptionBudget, view: View) -> str:
-    """Return why a budget lets no pod go at the moment: others of its pods are not Ready."""
+    """Return why a budget allows no eviction at the moment, because other pods of the budget are not Ready; else ""."""
     desired, healthy = budget.desired_of(budget.expected), _count_healthy(budget, view)
     if not desired or healthy > desired or not _is_heeded(budget, pods, view):
         return ""
@@ -174,10 +177,10 @@ def _find_kept_now(pods: Sequence[Pod], budget: DisruptionBudget, view: View) ->
 
 
 def _is_heeded(budget: DisruptionBudget, pods: Sequence[Pod], view: View) -> bool:
-    """Return whether one of the pods is Ready, or the budget keeps unready pods, too.
+    """Return whether the budget limits the eviction of the pods.
 
-    The budget does not keep unready pods if enough others are healthy, or if its unhealthyPodEvictionPolicy is
-    AlwaysAllow.
+    It does if one of them is Ready. It does not limit unready pods if enough other pods are healthy, or if its
+    unhealthyPodEvictionPolicy is AlwaysAllow.
     """
     is_whole = _count_healthy(budget, view) >= budget.desired_of(budget.expected)
     return not (budget.always_allow or is_whole) or any(pod.ready for pod in pods)
@@ -192,6 +195,6 @@ def _without(row: Remaining) -> str:
 
 
 def _stub(workload: Reference, source: str) -> Manifest:
-    """Return the manifest that a finding about an object of the cluster refers to."""
+    """Return a manifest that stands for an object of the cluster in findings."""
     kind, namespace, name = workload.kind, workload.namespace, workload.name
     return Manifest(file=source, kind=kind, namespace=namespace, name=name, value=None, find_line=lambda _: 1)

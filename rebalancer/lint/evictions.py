@@ -1,7 +1,7 @@
 """How many evictions it takes until today's pods satisfy what is deployed.
 
-A limit of a policy starts no rollout: the pods stay where they are, and the planner proves how many have to move. A
-constraint is part of the template: its rollout places the pods again, except those that the update strategy keeps.
+A new limit of a policy starts no rollout: the pods stay where they are, and the planner proves how many have to move. A
+constraint is part of the template: its rollout places all pods again, except those that the update strategy keeps.
 """
 
 from collections.abc import Iterator, Sequence
@@ -20,10 +20,10 @@ from rebalancer.policy.team_maps import POLICY_KEY, POLICY_MAP
 
 
 def check_evictions(ground: Ground, policy: Policy | None) -> Iterator[Finding]:
-    """Yield what today's pods violate: limits of the policy, and constraints that differ from the live ones.
+    """Yield what today's pods violate: limits of the policy, and constraints that differ from those in the cluster.
 
-    If the policy is among the manifests, all workloads are checked, and the finding is at its ConfigMap. Otherwise only
-    manifests that change no pod are checked.
+    If the policy is among the manifests, all workloads are checked, and the finding is at the policy's ConfigMap.
+    Otherwise only manifests that change no pod are checked.
     """
     maps = [*filter(_is_policy, ground.manifests.every)]
     there = {ref: one for ref, one in ground.by_workload.items() if ref not in ground.changing}
@@ -40,14 +40,14 @@ def check_evictions(ground: Ground, policy: Policy | None) -> Iterator[Finding]:
 
 
 def _is_policy(manifest: Manifest) -> bool:
-    """Return whether a manifest is the ConfigMap of the cluster policy, not of a team policy."""
+    """Return whether a manifest is the ConfigMap of the cluster policy; a team policy is not."""
     text = manifest.find(("data", POLICY_KEY))
     named = (manifest.kind, manifest.name) == ("ConfigMap", POLICY_MAP)
     return named and isinstance(text, str) and not is_team_policy(text.encode())
 
 
 def _find_violated(plan: ComponentPlan) -> Sequence[EvaluatedLimit]:
-    """Return the violated limits that some placement satisfies; another rule reports the limits that none satisfies."""
+    """Return the violated limits that some placement satisfies; another rule reports the other limits."""
     return [row for row in plan.limits if row.state is State.VIOLATED] if plan.state is State.VIOLATED else []
 
 

@@ -12,7 +12,7 @@ from rebalancer.model.worded import Worded
 class Severity(StrEnum):
     """How bad a finding is.
 
-    An error will be refused or get stuck; a warning will do so under a condition that it names.
+    An error means that something will be refused or get stuck; a warning, that it will under a condition that it names.
     """
 
     ERROR = "error"
@@ -26,11 +26,11 @@ class Severity(StrEnum):
 
 
 class Rule(Worded):
-    """The rules; `sentence` says, in the page of rules, what each rule finds."""
+    """The rules. `sentence` says on the page of rules what a rule finds."""
 
     @property
     def help(self) -> str:
-        """Where the project's pages explain the rule."""
+        """The address of the project's page that explains the rule."""
         return f"docs/lint.md#{self.value}"
 
     UNREADABLE = (
@@ -247,8 +247,8 @@ class Operation(NamedTuple):
 class Finding:
     """What a rule says about a manifest, at the line of `path`; `patch` is the smallest change, empty if none helps.
 
-    `numbers` are the message's numbers by name. `sizes` are the numbers of pods that the message lists, for rules about
-    limits.
+    For rules about limits, `numbers` are the numbers of the message by name, and `sizes` are the numbers of pods that
+    the message lists.
     """
 
     rule: Rule
@@ -273,7 +273,7 @@ def sort_findings(findings: Iterable[Finding]) -> Sequence[Finding]:
 
 
 def set_field(manifest: Manifest, path: Path, value: Any) -> tuple[Operation, ...]:
-    """Return the operations that set a field, and create the objects around it that are missing."""
+    """Return the operations that set a field, and that create the missing objects around it."""
     for length in range(1, len(path)):
         if manifest.find(path[:length]) is None:
             for step in reversed(path[length:]):

@@ -1,7 +1,7 @@
-"""The cluster in which manifests would be deployed, as it is now and with their workloads deployed.
+"""The cluster in which manifests would be deployed: as it is now, and after their workloads are deployed.
 
-Existing workloads get the manifest's replicas and template. If the template differs from theirs, their pods are gone
-and have to be placed again, as at the end of a rollout.
+Existing workloads get the manifest's replicas and template. If their template changes, their pods are gone and have to
+be placed again, as at the end of a rollout.
 """
 
 from collections import defaultdict
@@ -38,7 +38,7 @@ _TOP: Final = "Deployment"
 
 @dataclass(frozen=True)
 class Ground:
-    """A cluster and manifests; `profile` is the profile of its scheduler."""
+    """A cluster and manifests; `profile` is the scheduler profile."""
 
     snapshot: Snapshot
     manifests: Manifests
@@ -56,7 +56,7 @@ class Ground:
 
     @cached_property
     def scaled(self) -> View | None:
-        """`deployed` with the most pods that autoscalers choose; None if none of them chooses more than is deployed."""
+        """`deployed` at the largest sizes that autoscalers may choose; None if these are not larger than deployed."""
         more = {
             workload: min(number, MOST_SCALED)
             for workload, manifest in self.by_workload.items()
@@ -65,7 +65,7 @@ class Ground:
         return View(self._deploy(more), self.profile) if more else None
 
     def most(self, workload: Reference) -> int | None:
-        """Return the most replicas that an autoscaler, of a manifest or of the cluster, chooses; None without one."""
+        """Return the most replicas that an autoscaler of a manifest or of the cluster may choose; None without one."""
         name = workload.kind, workload.name
         written = self.manifests.most.get((workload.namespace, *name)) or self.manifests.most.get(("", *name))
         there = (
@@ -81,7 +81,7 @@ class Ground:
         return View(replace(self.snapshot, pods=()), self.profile)
 
     def count_domains(self, manifest: Manifest, key: str) -> int:
-        """Return how many domains of a key have a node that admits a manifest's pods, whatever its free capacity."""
+        """Return how many domains of a key have a node that admits a manifest's pods, even if the node is full."""
         owner = self.find_owner(manifest)
         if owner is None:
             return 0
@@ -118,7 +118,10 @@ class Ground:
 
     @cached_property
     def lasting(self) -> View:
-        """`settled` without pods that may end by themselves: of Jobs, of other controllers, or without an owner."""
+        """`settled` without pods that may end by themselves.
+
+        These are pods of Jobs, of other controllers, or without an owner.
+        """
         kinds = REPLACING_KINDS | NODE_OWNERS
         pods = (placed.pod for placed in self.settled.placed_pods())
         ending = [pod for pod in pods if pod.owner is None or pod.owner.kind not in kinds]
@@ -136,7 +139,7 @@ class Ground:
         return frozenset(found)
 
     def make_pod(self, owner: Workload, ordinal: int = 0) -> Pod | Unpredictable:
-        """Return a new pod of a manifest's owner, as its controller creates it; or why the pod is not known."""
+        """Return a new pod as the controller of its owner creates it, or why the new pod is not known."""
         pod = _sample(owner, self.now, ordinal)
         return replacement(pod, View(replace(self.snapshot, nodes=(), pods=(pod,), workloads=(owner,)), self.profile))
 
@@ -231,7 +234,7 @@ class Ground:
 
 
 def is_placed(manifest: Manifest) -> bool:
-    """Return whether a manifest's pods are placed in the cluster; for other kinds, their places are not known."""
+    """Return whether a manifest's pods are placed in the cluster; for other kinds, the places are not known."""
     return manifest.kind in REPLACING_KINDS or manifest.kind == _TOP
 
 
@@ -256,9 +259,9 @@ def _has_template(owner: Workload, template: PodTemplate) -> bool:
 
 
 def _sample(owner: Workload, view: View, ordinal: int = 0) -> Pod:
-    """Return a pending pod of an owner; all its pods are alike, except for names with the ordinal.
+    """Return a pending pod of an owner; all pods of the owner are alike, except for names with the ordinal.
 
-    It is as the API server makes it: `matchLabelKeys` are in its selectors.
+    The pod is as the API server makes it: the selectors include what `matchLabelKeys` adds.
     """
     assert owner.template is not None
     template, name = owner.template, f"{owner.name}-{ordinal}"

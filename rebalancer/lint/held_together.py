@@ -1,7 +1,8 @@
 """Required affinity of pods to each other that prevents a drain from ending.
 
-Problem: a new pod goes only where another pod of the workload is. While all of them are in a domain that is drained as
-a whole, none is placed elsewhere before the last is gone. A budget that keeps one pod healthy prevents that.
+Problem: a new pod goes only where another pod of the workload is. If all pods are in one domain, and that domain is
+drained, no new pod is placed elsewhere before the last pod is gone. A budget that keeps one pod healthy never lets the
+last pod go.
 """
 
 from collections.abc import Collection
@@ -13,10 +14,10 @@ from rebalancer.scheduling.view import View
 
 
 def find_key_that_holds(pod: Pod, budget: DisruptionBudget, nodes: Collection[str], view: View) -> str | None:
-    """Return the key by which required affinity holds a pod's workload on nodes that are drained; None if none does.
+    """Return the key by which required affinity holds a pod's workload on drained nodes; None if there is none.
 
     `pod` is a pod of the workload on these nodes, whose terms include what `matchLabelKeys` adds. A budget that also
-    counts pods of other workloads may let all of these go.
+    counts pods of other workloads may let all pods of this workload go.
     """
     if any(not _is_sibling(one, pod) for one in view.snapshot.budget_selection.pods_of(budget)):
         return None
@@ -35,7 +36,7 @@ def _is_of_its_namespace(term: PodAffinityTerm, pod: Pod) -> bool:
 
 
 def _is_held(term: PodAffinityTerm, pod: Pod, nodes: Collection[str], view: View) -> bool:
-    """Return whether all pods that a term selects belong to one owner, and are in domains without any other node."""
+    """Return whether all pods that a term selects have one owner, and are in domains that are drained as a whole."""
     selector, values = term.selector, view.nodes.values(term.topology_key)
     if selector is None or not selector.matches(pod.labels):
         return False

@@ -1,6 +1,7 @@
-"""Patches that can be applied one after the other, although removing an item of a list moves the items behind it.
+"""Patches that can be applied one after the other, although removing an item of a list moves the later items.
 
-A later patch of the same object that names such an item is left out: the next call of lint has it, with the new index.
+If an earlier patch of the same object removed or moved the item that a patch names, this patch is left out. The next
+call of lint has it, with the new index.
 """
 
 from collections import defaultdict
@@ -24,7 +25,7 @@ def drop_displaced(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _is_displaced(path: Path, item: Path) -> bool:
-    """Return whether a path leads through a removed item of a list, or through an item behind it."""
+    """Return whether a path leads through a removed item of a list, or through an item after a removed one."""
     *way, position = item
     if len(path) < len(item) or path[: len(way)] != tuple(way):
         return False

@@ -18,10 +18,10 @@ _OUTDATED: Final = {
     "failure-domain.beta.kubernetes.io/region": REGION,
     "beta.kubernetes.io/hostname": HOSTNAME,
 }
-"""Source: the same page; clouds still set the first two keys on some nodes, and Kubernetes itself on none."""
+"""Source: the same page. Clouds still set the first two keys on some nodes; Kubernetes itself sets none of them."""
 
 _OWN_PREFIXES: Final = ("kubernetes.io", "k8s.io")
-"""Only Kubernetes may use these prefixes, or prefixes with these ends: other keys with them are mistakes."""
+"""Prefixes, and ends of prefixes, that only Kubernetes may use: an unknown key with one of them is a mistake."""
 
 
 def check_keys(manifest: Manifest) -> Iterator[Finding]:

@@ -1,9 +1,10 @@
-"""Keys both in matchLabelKeys and in the labelSelector beside it: pods that carry such a label are refused.
+"""Keys both in matchLabelKeys and in the labelSelector beside it: pods that have such a label are refused.
 
-From 1.34 on the API server accepts the pair in a template, merges the label into the selector of each new pod, and
-refuses the pod because the key is there twice. Earlier API servers refuse the template, too. Source: `strategy.go` of
-`pkg/registry/core/pod` (mutateTopologySpreadConstraints) and `pkg/apis/core/validation/validation.go`
-(ValidateMatchLabelKeysAndMismatchLabelKeys).
+From 1.34 on the API server accepts such keys in a template, merges the label into the selector of each new pod, and
+then refuses the pod because the key is there twice. Earlier API servers refuse the template.
+
+Source: `strategy.go` of `pkg/registry/core/pod` (mutateTopologySpreadConstraints) and
+`pkg/apis/core/validation/validation.go` (ValidateMatchLabelKeysAndMismatchLabelKeys).
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ _ADDED: Final[Mapping[str, frozenset[str]]] = {
 
 
 def check_label_keys(manifest: Manifest) -> Iterator[Finding]:
-    """Yield the constraints and terms of affinity for which the API server refuses the pods."""
+    """Yield the constraints and terms of affinity because of which the API server refuses the pods."""
     if manifest.workload is None or manifest.workload.template is None:
         return
     carried = manifest.workload.template.labels.keys() | _ADDED.get(manifest.kind, frozenset())
@@ -55,7 +56,7 @@ def find_in_both(manifest: Manifest, at: Path, selector: Any) -> Sequence[str]:
 
 
 def drop_keys(manifest: Manifest, at: Path, dropped: Sequence[str]) -> tuple[Operation, ...]:
-    """Return the operation that removes keys from matchLabelKeys; a selector that names them makes them superfluous."""
+    """Return the operation that removes keys from matchLabelKeys; they are superfluous if the selector names them."""
     path = (*at, "matchLabelKeys")
     left = [key for key in manifest.find(path) or () if key not in dropped]
     if not dropped:

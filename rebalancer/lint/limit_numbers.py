@@ -1,7 +1,8 @@
 """Which maxSkew guarantees a limit with how many domains, which sizes cannot satisfy both, and which groups deadlock.
 
-A skew bound is no cap. With maxSkew s, the fullest of d domains is certain to hold at most s of n pods only if d >= n -
-s + 1. With fewer domains, a smaller maxSkew may be enough.
+A maxSkew limits the difference between domains, not how many pods a domain holds. With maxSkew s, the fullest of d
+domains is certain to hold at most s of n pods only if d >= n - s + 1. With fewer domains, a smaller maxSkew may be
+enough.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +26,7 @@ _MOST_CACHED: Final = 1_024
 
 
 class Cap(NamedTuple):
-    """How many of a number of pods one domain may hold: a share or a number; `total` says when the limit applies."""
+    """The most pods that one domain may hold: a share of all pods, or a number; `total` says when this applies."""
 
     share: Share | None
     most: int = 0
@@ -39,10 +40,10 @@ class Cap(NamedTuple):
 
 
 class Domains(NamedTuple):
-    """Domains, with the maxSkew of hard constraints over them and over the larger domains.
+    """A number of domains, with the maxSkew of the hard constraints over them and over larger domains.
 
     `zones` are the numbers of domains in each larger domain, or one number if there are no larger domains.
-    `zone_max_skew` is None if there is no such constraint.
+    `zone_max_skew` is None if there is no constraint over the larger domains.
     """
 
     zones: tuple[int, ...]
@@ -57,7 +58,7 @@ class Domains(NamedTuple):
 class HardConstraint(NamedTuple):
     """A hard constraint with this maxSkew, under which one domain can hold `most` pods.
 
-    With at least `domains_needed` domains, that is within the limit; None if no number of domains is enough.
+    With at least `domains_needed` domains, each domain is within the limit; None if no number of domains is enough.
     """
 
     max_skew: int
@@ -66,7 +67,7 @@ class HardConstraint(NamedTuple):
 
 
 class DeadlockSearch(NamedTuple):
-    """What happens when groups with anti-affinity are placed: the outcomes, the deadlocks, and a maxSkew without any.
+    """The result of placing groups with anti-affinity: the outcomes, the deadlocks, and a maxSkew without deadlocks.
 
     `free_from` is None if no such maxSkew was found.
     """
@@ -77,15 +78,15 @@ class DeadlockSearch(NamedTuple):
 
 
 def needed_domains(pods: int, cap: int, max_skew: int) -> int | None:
-    """Return the number of domains from which on a maxSkew keeps each within a cap; None if no number is enough."""
+    """Return how many domains a maxSkew needs to keep each domain within a cap; None if no number is enough."""
     # The least d with max_skew + (pods - max_skew) // d <= cap.
     return max(0, pods - max_skew) // (cap - max_skew + 1) + 1 if cap >= max_skew else None
 
 
 def find_constraints(pods: int, cap: int, domains: int) -> Sequence[HardConstraint]:
-    """Return the loosest constraint that is enough with some number of domains.
+    """Return the loosest constraint that guarantees the cap with some number of domains.
 
-    If it differs, also return the loosest constraint that is enough with these domains.
+    If that differs, also return the loosest constraint that guarantees the cap with this number of domains.
     """
 
     def make(max_skew: int) -> HardConstraint:

@@ -76,12 +76,12 @@ def _find_refused(manifest: Manifest, ranges: Sequence[LimitRange], snapshot: Sn
 def _refuse(
     manifest: Manifest, requested: PodRequests, ranges: Sequence[LimitRange], snapshot: Snapshot
 ) -> LimitRangeViolated | RequestAboveLimit | None:
-    """Return why a pod with these requests is refused, after admission has added its defaults."""
+    """Return why a pod with these requests is refused, once admission has added the defaults."""
     assert manifest.workload is not None
     assert manifest.workload.template is not None
     template = structs.replace(manifest.workload.template, requested=requested)
     owner = structs.replace(manifest.workload, namespace=namespace_of(manifest))
-    if find_targets(owner, snapshot):  # an autoscaler keeps what it recommends within the LimitRange
+    if find_targets(owner, snapshot):  # a VerticalPodAutoscaler keeps its requests within the LimitRange
         return None
     made = find_requests(owner, template, (), snapshot)
     assert made is not None
@@ -90,7 +90,7 @@ def _refuse(
 
 
 def _find_doubt(manifest: Manifest, ground: Ground | None, *, is_written: bool) -> str:
-    """Say under which condition a new pod may still be created; return "" if certainly none can be."""
+    """Say under which condition a new pod may still be created; return "" if it is certainly refused."""
     if ground is None or is_written:
         return "unless it is created before the LimitRange"
     if not is_placed(manifest) or reference_of(manifest) not in ground.changing:
@@ -109,7 +109,7 @@ def _find_doubt(manifest: Manifest, ground: Ground | None, *, is_written: bool) 
 
 
 def _find_webhook(pod: Pod, snapshot: Snapshot) -> PodWebhook | None:
-    """Return a webhook that may change a new pod; the labels of the pod's namespace may not be known."""
+    """Return a webhook that may change a new pod; the labels of the pod's namespace may be unknown."""
     namespace = snapshot.namespace.get(pod.namespace)
     for hook in (hook for one in snapshot.webhooks if one.mutating for hook in one.webhooks if not hook.of_evictions):
         there = namespace is None or hook.namespaces is None or hook.namespaces.matches(namespace.labels)
@@ -150,7 +150,7 @@ def _find_container(manifest: Manifest, name: str) -> Path:
 
 
 def _fix(manifest: Manifest, refused: _Refused, snapshot: Snapshot) -> tuple[Operation, ...]:
-    """Return the change of a container to what a bound allows, if then no LimitRange refuses its pods."""
+    """Return the change that brings a container within a bound, if no LimitRange refuses the pods after the change."""
     why, at = refused.why, _find_container(manifest, refused.why.container)
     assert manifest.workload is not None
     assert manifest.workload.template is not None

@@ -18,11 +18,11 @@ from rebalancer.policy import Policy
 _REPLICAS: Path = ("spec", "replicas")
 
 _STEPS: Final = 10
-"""How far beyond twice the number of pods a number is searched for with which a placement satisfies a limit."""
+"""The search for a number of pods that can satisfy a limit ends this far beyond twice the present number."""
 
 
 def check_limits(manifests: Manifests, ground: Ground | None, policy: Policy) -> Iterator[Finding]:
-    """Yield what a policy's limits mean for the pods of manifests; without a cluster, for any number of domains."""
+    """Yield what a policy's limits mean for the pods of manifests. Without a cluster, the number of domains is open."""
     for covered in find_limits(manifests, ground, policy):
         if covered.pods <= covered.most:
             continue
@@ -79,7 +79,10 @@ def _sentence(ways: Sequence[str]) -> str:
 
 
 def _enlarge(covered: CoveredLimit, pods: int) -> tuple[Operation, ...]:
-    """Return the operation that sets this number of pods, if a limit counts only one workload and that has a number."""
+    """Return the operation that sets this number of pods.
+
+    Empty if the limit counts several workloads, or if the workload's replicas are not written.
+    """
     (manifest, *others) = covered.manifests
     alone = not others and len(covered.limit.parts) == 1 and manifest.replicas == covered.pods
     is_written = manifest.find(_REPLICAS) is not None
@@ -87,7 +90,7 @@ def _enlarge(covered: CoveredLimit, pods: int) -> tuple[Operation, ...]:
 
 
 def _domains_that_it_takes(covered: CoveredLimit, max_skew: int | None) -> Iterator[Finding]:
-    """Yield how many domains a limit needs, and how many guarantee it, if the domains are not known."""
+    """Yield how many domains a limit needs, and how many guarantee it, if no cluster is known."""
     if covered.domains is not None:
         return
     pods, most = covered.pods, covered.most
@@ -108,7 +111,7 @@ def _domains_that_it_takes(covered: CoveredLimit, max_skew: int | None) -> Itera
 
 
 def _find_options(covered: CoveredLimit) -> Sequence[HardConstraint]:
-    """Return constraints that may guarantee a limit, loosest first. If any constraint guarantees it, the last does."""
+    """Return constraints that may guarantee a limit, loosest first. If any of them guarantees it, the last one does."""
     if covered.domains is not None:
         return find_constraints(covered.pods, covered.most, covered.domains)
     pods, most = covered.pods, covered.most
@@ -130,7 +133,7 @@ def _not_guaranteed(covered: CoveredLimit, options: Sequence[HardConstraint], ma
 
 
 def _numbers(covered: CoveredLimit, options: Sequence[HardConstraint]) -> Mapping[str, int]:
-    """Return the numbers of the message: first the constraint of the change, then the looser one, if it exists."""
+    """Return the numbers of the message: first those of the suggested constraint, then those of a looser one."""
     numbers = {"pods": covered.pods, "cap": covered.most, "most": covered.worst}
     if covered.domains is not None:
         numbers["domains"] = covered.domains
@@ -153,7 +156,7 @@ def _describe(covered: CoveredLimit, option: HardConstraint) -> str:
 
 
 def _constrain(covered: CoveredLimit, max_skew: int, manifest: Manifest) -> tuple[Operation, ...]:
-    """Return the operations that give a template the constraint; none if a constraint of the same key is there.
+    """Return the operations that give a template the constraint; empty if another constraint over the key is there.
 
     The API server accepts one hard constraint for each key.
     """

@@ -21,10 +21,10 @@ _MOST_SHOWN: Final = 12
 
 
 def check_sizes(covered: CoveredLimit, max_skew: int | None) -> Iterator[Finding]:
-    """Yield the sizes without a placement.
+    """Yield the numbers of pods without a placement.
 
-    For a limit these are the sizes that may be chosen; for constraints only, all sizes. `max_skew` is that of the
-    constraint over the limit's domains that all the pods have, or should have.
+    For limit and constraints together, these are numbers that may be chosen; for the constraints only, all numbers.
+    `max_skew` is the maxSkew over the limit's domains that all the pods have, or should have.
     """
     cap = covered.cap
     if covered.domains is None or max_skew is None:
@@ -73,7 +73,7 @@ def _beyond(covered: CoveredLimit, sizes: tuple[int, ...], message: str) -> Find
 
 
 def show_sizes(sizes: Sequence[int]) -> str:
-    """Write sizes as ranges, and say how many more there are."""
+    """Write sizes as ranges; if there are too many ranges, say how many more sizes there are."""
     ranges = join_sizes(sizes)
     if len(ranges) <= _MOST_SHOWN:
         return list_sizes(sizes)
@@ -82,7 +82,7 @@ def show_sizes(sizes: Sequence[int]) -> str:
 
 
 def domains_of(covered: CoveredLimit, max_skew: int) -> Domains:
-    """Return the domains of a limit, with the constraint over them and, if there are larger domains, over these."""
+    """Return the domains of a limit, with the maxSkew over them and, if there are larger domains, over those."""
     zones = covered.zones
     return Domains(zones, max_skew, covered.find_max_skew(covered.larger_key) if len(zones) > 1 else None)
 
@@ -93,7 +93,7 @@ def _constraints(covered: CoveredLimit, domains: Domains) -> str:
 
 
 def check_groups(covered: CoveredLimit, max_skew: int) -> Iterator[Finding]:
-    """Yield workloads of equal size, each kept apart by anti-affinity of its own, that can block each other."""
+    """Yield workloads of equal size that can block each other: each keeps its own pods apart by anti-affinity."""
     size = _find_group_size(covered)
     if size is None or covered.domains is None:
         return

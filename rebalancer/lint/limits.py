@@ -1,8 +1,7 @@
-"""The limits of a policy on the pods of manifests: how many a domain may hold, and what guarantees that.
+"""The limits of a policy on the pods of manifests: how many pods a domain may hold, and what guarantees it.
 
 Pods are counted as `report` counts them, in the cluster in which all manifests are deployed. Without a cluster they are
-counted in a cluster without nodes; then the number of pods that belong together is known, but not the number of
-domains.
+counted in a cluster without nodes. Then it is known how many pods belong together, but not how many domains there are.
 """
 
 from collections import Counter
@@ -37,8 +36,8 @@ _NOWHERE: Final = Snapshot(taken_at=datetime(1970, 1, 1, tzinfo=UTC))
 class CoveredLimit:
     """A limit of the policy, and the manifests whose pods it counts.
 
-    `domains` are the domains that have a node, None without a cluster; then `where` says in which clusters the limit
-    applies, "" for all.
+    `domains` is the number of domains that have a node, None without a cluster. Only without a cluster, `where` says in
+    which clusters the limit applies, "" for all.
     """
 
     limit: EvaluatedLimit
@@ -77,7 +76,7 @@ class CoveredLimit:
 
     @property
     def counts_everywhere(self) -> bool:
-        """Whether each node of the cluster is in one of the limit's domains, so that no pod is outside them."""
+        """Whether each node of the cluster is in a domain of the limit, so that no pod is outside these domains."""
         nodes = self.limit.view.nodes
         return len(nodes.values(self.limit.topology_key)) == len(nodes.by_name)
 
@@ -102,7 +101,10 @@ class CoveredLimit:
         return all(selector.matches(pod.labels) for pod in self.samples)
 
     def find_max_skew(self, *keys: str) -> int | None:
-        """Return the maxSkew of hard constraints over one of the keys that all owners have; of several, the loosest."""
+        """Return the maxSkew of hard constraints over these keys; None if some owner has none.
+
+        If the owners have different values, it is the loosest of them.
+        """
         tightest = [
             min(
                 (row.max_skew for row in pod.spec.spread if row.topology_key in keys and self.counts_all(row)),
@@ -128,13 +130,13 @@ class CoveredLimit:
 
     @property
     def binding_keys(self) -> Sequence[str]:
-        """The key of the domains and, if these are nodes, the zones' key: a rule over zones bounds nodes, too."""
+        """The keys over which a rule bounds the limit's domains: their own key and, for nodes, also the zones' key."""
         key = self.limit.topology_key
         return (key, ZONE) if key == HOSTNAME else (key,)
 
     @property
     def is_guaranteed(self) -> bool:
-        """Whether hard rules keep each domain within the limit; without a cluster, from some number of domains on."""
+        """Whether hard rules keep each domain within the limit; without a cluster, if there are enough domains."""
         if self.domains is not None:
             return self.limit.guaranteed
         max_skew = self.find_max_skew(*self.binding_keys)
@@ -142,7 +144,10 @@ class CoveredLimit:
 
     @property
     def worst(self) -> int:
-        """How many pods the hard rules let one domain hold; without a cluster all pods, for there may be one domain."""
+        """How many pods the hard rules let one domain hold.
+
+        Without a cluster these are all pods, because there may be only one domain.
+        """
         if self.domains is None:
             return self.pods
         limit = self.limit

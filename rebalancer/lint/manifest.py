@@ -18,11 +18,11 @@ ROOT: Final[Path] = ()
 
 
 MOST_SCALED: Final = 10_000
-"""At most this many pods of a workload are placed, or chosen by an autoscaler; few clusters hold more."""
+"""At most this many pods of a workload are placed, or assumed for an autoscaler; few clusters hold more."""
 
 
 ONE_EACH: Final = frozenset({"DaemonSet"})
-"""Kinds with one pod on each node: they have no number of replicas, and leave the scheduler no choice."""
+"""Kinds with one pod on each node, which have no number of replicas and leave the scheduler no choice."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -43,12 +43,12 @@ class Manifest:
     template: Path | None = None
     """The path of the object's pod template."""
     workload: Workload | None = None
-    """The object in the model; None for kinds that are no workloads, as for the next three fields."""
+    """The object in the model; None for kinds that are not workloads. The same holds for the next three fields."""
     budget: DisruptionBudget | None = None
     autoscaler: Autoscaler | None = None
     limit_range: LimitRange | None = None
     chosen: range | None = None
-    """The numbers of replicas that an autoscaler among the manifests may choose; None if there is no autoscaler."""
+    """The numbers of replicas that an autoscaler among the manifests may choose; None if none scales the object."""
     problem: str = ""
     """Why the document, or an object of a kind that the model knows, cannot be read."""
     caution: str = ""
@@ -56,7 +56,7 @@ class Manifest:
 
     @property
     def title(self) -> str:
-        """Its kind and name, with the namespace if it names one; "" for a document that is no object."""
+        """Its kind and name, with the namespace if it is written; "" for a document that is not an object."""
         name = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"{self.kind} {name}".strip()
 
@@ -74,12 +74,12 @@ class Manifest:
 
     @property
     def replicas(self) -> int:
-        """How many pods the workload wants; 1 if it does not say, as for the API server."""
+        """How many pods the workload wants; 1 if that is not written, which is the API server's default."""
         return self.workload.replicas if self.workload is not None else 0
 
     @property
     def sizes(self) -> range:
-        """The numbers of pods that the workload may want: those that an autoscaler may choose, or else just one."""
+        """The numbers of pods that the workload may want: those that an autoscaler may choose, or else its replicas."""
         return self.chosen or range(self.replicas, self.replicas + 1)
 
     def at_size(self, replicas: int) -> Self:

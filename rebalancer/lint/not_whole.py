@@ -1,4 +1,4 @@
-"""The workloads with pods that find no node, after a loss or without one, and how messages say so."""
+"""The workloads with pods that find no node, after a loss or without a loss, and how messages say so."""
 
 from collections.abc import Collection, Mapping
 
@@ -17,7 +17,7 @@ from rebalancer.resilience.rows import Remaining, Verdict, find_remaining, find_
 def find_not_whole(loss: Loss, included: Collection[Reference]) -> Mapping[Reference, Remaining]:
     """Return the included workloads with pods that find no node, with the reason.
 
-    What would keep the pods from nodes even without their volumes is named first.
+    If the pods would find no node even without their volumes, the reason for that is named.
     """
     rows = _find_rows(loss, included)
     asked = rows.keys() & find_with_volumes(loss)
@@ -28,11 +28,10 @@ def find_not_whole(loss: Loss, included: Collection[Reference]) -> Mapping[Refer
 
 
 def _find_rows(loss: Loss, included: Collection[Reference]) -> Mapping[Reference, Remaining]:
-    """Return the rows of the included workloads that are not whole.
+    """Return the rows of the included workloads whose pods do not all find a node.
 
-    A workload is left out if some order of placements gives all its pods a node, because then it may be whole; it stays
-    if a quota may refuse a pod. If there are too many pods to simulate, sums find the workloads that no order makes
-    whole.
+    If some order of placements gives all pods of a workload a node, it is left out, except if a quota may refuse a pod.
+    If there are too many pods to simulate, sums find the workloads that lack nodes in any order.
     """
     reasons = Reasons(loss)
     if reasons.stuck is None:
@@ -48,7 +47,7 @@ def _find_rows(loss: Loss, included: Collection[Reference]) -> Mapping[Reference
 
 
 def _find_over_quota(loss: Loss) -> Mapping[Reference | None, Fact]:
-    """Return the workloads with pods that a quota may not admit, and that reason."""
+    """Return the workloads with pods that a quota may not admit, with the reason."""
     return {loss.services[number].workload: reason for number, reason in find_spent(loss).items()}
 
 

@@ -1,15 +1,15 @@
 """Constraints of other workloads that are satisfied now and violated once the manifests are deployed.
 
 Problem: a spread constraint counts every pod that its selector matches, including pods of other workloads. But
-kube-scheduler heeds it only when it places a pod that carries it.
+kube-scheduler applies it only to pods that declare it.
 
-Idea: simulate an order of the new pods; if the constraint is violated then, that may happen. It is certain to happen if
-no division of the new pods among the domains that they may use satisfies the constraint. Required anti-affinity needs
-no check: kube-scheduler keeps new pods away from pods that declare it.
+Idea: simulate one order of the new pods. If the constraint is violated at its end, the violation may happen. It is
+certain if no division of the new pods among the domains that they may use satisfies the constraint. Required
+anti-affinity needs no check, because kube-scheduler keeps new pods away from pods that declare it.
 
 Example: zones a, b and c have 1 pod each, maxSkew is 1, and the 3 new pods may go only to zone a: then it has 4.
 
-Cost: counts of the constraints whose selector matches pods of a manifest, twice.
+Cost: each constraint whose selector matches pods of a manifest is counted twice.
 """
 
 from collections import defaultdict
@@ -36,7 +36,7 @@ from rebalancer.scheduling.spread_constraints import EffectiveConstraint, constr
 
 
 class _Shared(NamedTuple):
-    """A constraint of another workload whose selector matches pods of a manifest; `sample` is a pod that carries it."""
+    """A constraint of another workload that counts pods of a manifest; `sample` is a pod that declares it."""
 
     other: Reference
     constraint: EffectiveConstraint
@@ -46,7 +46,7 @@ class _Shared(NamedTuple):
 
 @dataclass(frozen=True)
 class Arrivals:
-    """The new pods that a constraint counts: between `least` and `most` of them arrive, only in these domains."""
+    """The new pods that a constraint counts: between `least` and `most` pods arrive, only in these domains."""
 
     domains: frozenset[str]
     least: int
@@ -111,14 +111,17 @@ def _counts(constraint: EffectiveConstraint, manifest: Manifest, ground: Ground)
 
 
 def _find_arrivals(shared: _Shared, base: Counts, loss: Loss, bounds: Sequence[Bounds]) -> Arrivals | None:
-    """Return the pods that a constraint counts once they have a node; None if other pods may go, or no pod is known."""
+    """Return the new pods that a constraint counts; None if other pods may be deleted.
+
+    Other pods are deleted in a scale-down, or if a new pod preempts them.
+    """
     domains, least, most = set[str](), 0, 0
     values, selector = loss.after.nodes.values(shared.constraint.key), shared.constraint.selector
     for service, bound in zip(loss.services, bounds, strict=True):
         pod = service.sample
         if pod.namespace != shared.sample.namespace:
             continue
-        if service.bound > service.wanted:  # a scale-down: nobody knows which pods it deletes
+        if service.bound > service.wanted:  # a scale-down: which pods it deletes is unknown
             return None
         if selector is None or not selector.matches(pod.labels):
             continue
@@ -139,8 +142,9 @@ def _can_satisfy(base: Counts, arrivals: Arrivals) -> bool:
 def can_satisfy(held: Mapping[str, int], max_skew: int, arrivals: Arrivals, *, floor_at_zero: bool = False) -> bool:
     """Return whether some division of the arriving pods among their domains satisfies a constraint.
 
-    Suppose the emptiest domain holds `fewest` pods. Then each domain takes as many pods as it lacks of `fewest`, and up
-    to maxSkew more. With `floor_at_zero` the emptiest counts as empty. `held` has the pods of each domain before.
+    Suppose the emptiest domain holds `fewest` pods at the end. Then every other domain holds at least `fewest` pods,
+    and at most maxSkew more. With `floor_at_zero` the emptiest domain counts as empty. `held` is the number of pods in
+    each domain before.
     """
     free = arrivals.domains
     for fewest in range(1 if floor_at_zero else max(held.values(), default=0) + arrivals.most + 1):

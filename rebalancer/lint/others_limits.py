@@ -1,7 +1,7 @@
 """Limits of a policy that also count pods of other workloads, and are satisfied until the manifests are deployed.
 
 kube-scheduler does not know limits, so it is not certain where the pods go. One order of the pods is simulated, and the
-limit is counted as `report` would count it then.
+limit is counted for its result as `report` would count it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -52,7 +52,7 @@ def check_others_limits(ground: Ground, policy: Policy) -> Iterator[Finding]:
 
 
 def _play(ground: Ground) -> View:
-    """Return the cluster in which the manifests are deployed, with the pods where they most likely go."""
+    """Return the cluster in which the manifests are deployed, with the pods on the nodes that are most likely."""
     played = Reasons(lose(ground.deployed, frozenset(), Phase.GONE)).after
     pods = tuple(structs.replace(placed.pod, node=placed.node) for placed in played.placed_pods())
     return View(replace(ground.deployed.snapshot, pods=pods), ground.profile)

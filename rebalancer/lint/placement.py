@@ -96,7 +96,7 @@ def _counts_old_pods(manifest: Manifest, ground: Ground) -> bool:
 
 
 def _lost_zones(ground: Ground, whole: Collection[Reference], remedies: Remedies) -> Iterator[Finding]:
-    """Yield the workloads that do not come back whole after the loss of some zone, with their worst zone."""
+    """Yield the workloads whose pods do not all come back after the loss of some zone, with the worst zone of each."""
     worst: dict[Reference, tuple[str, Remaining]] = {}
     for zone, nodes in choose_domains(ZONE, ground.deployed).items():
         for workload, row in find_not_whole(lose(ground.deployed, nodes, Phase.GONE), whole).items():

@@ -1,7 +1,7 @@
 """Templates whose pods may be placed on nodes of several architectures or operating systems.
 
 kube-scheduler does not know the platform of an image. It considers only the labels of nodes, even if a pod has
-`spec.os`. A pod whose image is not made for its node does not start, and stays there.
+`spec.os`. On a node of another platform than its image, a pod does not start, and it stays on that node.
 """
 
 from collections import Counter
@@ -24,7 +24,7 @@ _NOUNS: Final = {SYSTEM: "operating systems", ARCHITECTURE: "architectures"}
 def check_platforms(ground: Ground, remedies: Remedies, at_risk: Collection[Manifest]) -> Iterator[Finding]:
     """Yield the manifests that name no platform and whose pods may go to nodes of several platforms.
 
-    Manifests `at_risk` do not come back whole after the loss of some zone, whatever the platform.
+    The pods of manifests `at_risk` do not all come back after the loss of some zone, whatever the platform.
     """
     groups = ground.now.nodes.groups
     mixed = [key for key in _NOUNS if len(groups(key)) > 1]
@@ -39,7 +39,7 @@ def check_platforms(ground: Ground, remedies: Remedies, at_risk: Collection[Mani
 
 
 def _count_nodes(pod: Pod, key: str, ground: Ground) -> Counter[str]:
-    """Return how many of the nodes that labels and taints allow have each value of a label."""
+    """Return how many nodes have each value of a label, among the nodes that labels and taints allow."""
     view, spec = ground.now, pod.spec
     nodes = admitted_by_labels(spec.node_affinity, view) & admitted_by_taints(spec.tolerations, view)
     return Counter({value: len(those & nodes) for value, those in view.nodes.groups(key).items() if those & nodes})

@@ -1,4 +1,7 @@
-"""The usage of quotas once today's pods are gone and new pods wait; `used` in a snapshot counts only today's pods."""
+"""The usage of quotas once today's pods are gone and new pods are pending.
+
+In a snapshot, `used` counts only today's pods.
+"""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +15,7 @@ from rebalancer.model.snapshot import Snapshot
 
 
 def recharge(snapshot: Snapshot, gone: Sequence[Pod], made: Sequence[Pod]) -> Snapshot:
-    """Return a snapshot whose quotas count the pods that are `made`, and no longer those that are `gone`."""
+    """Return a snapshot whose quotas count the pods that are `made`, but not the pods that are `gone`."""
     if not snapshot.quotas and not snapshot.cluster_quotas:
         return snapshot
     changes = dict[Quota, Counter[str]]()

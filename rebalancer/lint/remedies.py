@@ -1,12 +1,14 @@
 """The smallest change of a manifest after which all its pods find a node, tried on the model that found they do not.
 
-Problem: which field to change, and how far. Idea: try changes of one field after the other, and take the first that
-holds. The order is nodeTaintsPolicy: Honor, fewer minDomains, a larger maxSkew from the least that counts allow, then
-fewer replicas, or fewer that an autoscaler may choose. A change holds if all of these are true: all pods of the
-manifest are certain to find a node, it gives no other manifest a finding, no budget then allows nothing, and its own
-rollout does not wedge where it did not before.
+Problem: which field to change, and how far.
 
-Example: 4 pods with required anti-affinity on 3 nodes have no constraint to loosen, and 3 replicas hold.
+Idea: try changes of one field after the other, and take the first that solves the problem. The order is
+nodeTaintsPolicy: Honor, fewer minDomains, a larger maxSkew (first the smallest that the counts allow), and then fewer
+replicas or a smaller maxReplicas. A change solves the problem if all of these are true: all pods of the manifest are
+certain to find a node, no other manifest gets a finding, no budget then allows nothing, and the manifest's own rollout
+does not newly wedge.
+
+Example: 4 pods with required anti-affinity on 3 nodes have no constraint to loosen, and 3 replicas solve the problem.
 
 Cost: a placement of all pods for each trial; `_WORK` bounds the trials of one call.
 """
@@ -41,12 +43,12 @@ REPLICAS: Final[Path] = ("spec", "replicas")
 MAX_REPLICAS: Final[Path] = ("spec", "maxReplicas")
 
 _WORK: Final = 100
-"""How many changes a call may try; one change counts once more for each `_SIZE` pods and nodes."""
+"""How many changes one call may try. In larger clusters a change counts once more for each `_SIZE` pods and nodes."""
 
 _SIZE: Final = 500
 
 _MOST_VALUES: Final = 8
-"""The most values of one field that are tried."""
+"""The most values of a field that are tried."""
 
 _FIELDS: Final = {"node_taints_policy": "nodeTaintsPolicy", "min_domains": "minDomains", "max_skew": "maxSkew"}
 """The fields of a constraint that are changed, by their names in the model."""
@@ -63,7 +65,7 @@ class Remedies:
     """The changes for the findings of one call; they share the search budget `_WORK`."""
 
     def __init__(self, ground: Ground, short: Collection[Reference]) -> None:
-        """Begin with the `short` manifests, of which not all pods find a node in the cluster."""
+        """Begin with the `short` manifests, whose pods do not all find a node in the cluster."""
         self._ground, self._short, self._left = ground, short, _WORK
         self._cost = 1 + (len(ground.deployed.snapshot.pods) + len(ground.deployed.snapshot.nodes)) // _SIZE
 
@@ -79,7 +81,7 @@ class Remedies:
         return self._find_first(_loosen(manifest, lose_none(scaled)), partial(self._holds, manifest, _scale_most))
 
     def limit_scaling(self, manifest: Manifest, scaler: Manifest, row: Remaining) -> tuple[Operation, ...]:
-        """Return the largest maxReplicas of an autoscaler with which all pods of its workload find a node."""
+        """Return the change to the largest maxReplicas with which all pods of the scaled workload find a node."""
         own = reference_of(manifest)
 
         def holds(changed: Manifest) -> bool:
@@ -92,16 +94,16 @@ class Remedies:
     def lose_zone(self, manifest: Manifest, zone: str) -> tuple[Operation, ...]:
         """Return the change of a constraint after which all pods come back, whichever zone is lost.
 
-        This zone is tried first.
+        The loss of `zone` is tried first.
         """
         lost = _lose_zone(self._ground, zone)
         holds = partial(self._holds, manifest, lambda ground: _lose_zones(ground, zone))
         return self._find_first(_loosen(manifest, lost), holds)
 
     def select_nodes(self, manifest: Manifest, key: str, value: str, *, is_at_risk: bool) -> tuple[Operation, ...]:
-        """Return the node selector with which all pods find a node.
+        """Return the change to a node selector with which all pods find a node.
 
-        Unless the workload `is_at_risk`, they must find one after the loss of a zone, too.
+        Unless the workload `is_at_risk`, its pods must also find a node after the loss of any zone.
         """
         candidate = _select_nodes(manifest, key, value)
         holds = partial(self._holds, manifest, lambda ground: () if is_at_risk else _lose_zones(ground))
@@ -117,7 +119,7 @@ class Remedies:
         return ()
 
     def _change(self, old: Manifest, new: Manifest) -> Ground:
-        """Return the cluster in which another manifest takes the place of one."""
+        """Return the cluster with the manifest `new` in the place of `old`."""
         changed = tuple(new if one is old else one for one in self._ground.manifests.every)
         return replace(self._ground, manifests=Manifests(changed))
 
@@ -139,7 +141,7 @@ def _wedges(manifest: Manifest, ground: Ground) -> bool:
 
 
 def lose_none(view: View) -> Loss:
-    """Return the loss of nothing, in which pending pods are placed."""
+    """Return a loss of no node, which only places the pending pods."""
     return lose(view, frozenset(), Phase.GONE)
 
 
@@ -171,9 +173,9 @@ def _read_spread(manifest: Manifest) -> Sequence[SpreadConstraint]:
 
 
 def _loosen(manifest: Manifest, loss: Loss) -> Iterator[_Candidate]:
-    """Yield changes of one field of one hard constraint, those first that keep the same skew.
+    """Yield changes of one field of one hard constraint; changes that keep the maximum skew come first.
 
-    After the loss not all pods find a node. Values of maxSkew that the counts refute are not tried.
+    After the loss, not all pods find a node. Values of maxSkew that the counts refute are not tried.
     """
     spread = _read_spread(manifest)
     own = reference_of(manifest)
@@ -197,7 +199,10 @@ def _loosen(manifest: Manifest, loss: Loss) -> Iterator[_Candidate]:
 
 
 def _constrain(manifest: Manifest, index: int, **changed: Any) -> _Candidate:
-    """Return a manifest with another value of one field, by its name in the model, of the constraint at this index."""
+    """Return a manifest with another value of one field of the constraint at this index.
+
+    The field has its name in the model.
+    """
     workload = manifest.workload
     assert workload is not None
     assert workload.template is not None

@@ -1,4 +1,4 @@
-"""Rollouts that are certain to end, which most are, found without a search.
+"""Rollouts that are certain to end, as most are, found without a search.
 
 If pods require nothing but capacity, each new pod takes capacity only from its own node. So one order shows how many
 pods find a node in any order. Under a single hard constraint the emptiest domain always admits a pod, so capacity in
@@ -27,7 +27,7 @@ def is_certain(rollout: Rollout) -> bool:
 
 
 def _has_room_for_all(rollout: Rollout) -> bool:
-    """Return whether the nodes have capacity for all new pods beside all old ones."""
+    """Return whether the nodes have capacity for all new pods beside all old pods."""
     view = rollout.view
     for pod in rollout.new:
         nodes = feasible(pod, view)
@@ -38,7 +38,7 @@ def _has_room_for_all(rollout: Rollout) -> bool:
 
 
 def _has_room_in_each_domain(constraint: EffectiveConstraint, sample: Pod, pods: int, view: View) -> bool:
-    """Return whether each domain of a constraint has a node with capacity for all new pods beside all old ones."""
+    """Return whether each domain of a constraint has a node with capacity for all new pods beside all old pods."""
     counted, admitted = counts(constraint, sample, view), admissible(sample, view)
     return not counted.floor_at_zero and all(
         any(node in admitted and is_ample(view.nodes.by_name[node], view.used(node), sample, pods) for node in nodes)

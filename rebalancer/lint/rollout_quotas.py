@@ -12,11 +12,18 @@ from rebalancer.model.quantities import format_amount
 from rebalancer.model.snapshot import Snapshot
 
 Refuse = Callable[[Sequence[Pod], int], str]
-"""Says, from the remaining old pods and the number of new pods, why no further pod is admitted; "" if one is."""
+"""A function that returns why the quotas admit no further pod, "" if they admit one.
+
+Its arguments are the remaining old pods and the number of new pods.
+"""
 
 
 class _Limit(NamedTuple):
-    """A resource of a quota: what is free before the rollout, what each old pod returns, and what a new pod needs."""
+    """A resource of a quota: what is used and returned.
+
+    `used` is the usage before the rollout, `returned` what each old pod returns, by UID, and `requested` what a new pod
+    needs.
+    """
 
     quota: str
     resource: str

@@ -1,19 +1,21 @@
 """Whether a rolling update can end in a cluster, and whether it can wedge: a search over the states between its steps.
 
-Problem: new pods are placed while old pods still run, on any node that admits them, and the controller takes old pods
-away meanwhile. Idea: a state is how many old and new pods are on each node. From it a new pod goes to each node that
-admits it, or an old pod goes away, as surge and unavailable allow. Where neither is possible the rollout wedges. Nodes
-that differ in nothing are interchangeable, and so are the pods of one revision: both are counted.
+Problem: new pods are placed while old pods still run, on any node that admits them, and the controller deletes old pods
+meanwhile.
 
-Every path ends in a wedge only if no state with all new pods is reached, whichever old pods go: all of them are tried.
-Some path wedges if the controller's own order of deletion leads there. A StatefulSet is the case with no surge, one
-unavailable pod, and one order: from the highest ordinal down.
+Idea: a state is how many old and new pods are on each node. A step places a new pod on any node that admits it, or
+deletes an old pod, as surge and unavailable allow. Where neither is possible the rollout wedges. Nodes without a
+difference are interchangeable, and so are the pods of one revision; only their numbers count. Every path ends in a
+wedge only if no state with all new pods is reached, whichever old pods are deleted, so all of them are tried. Some path
+wedges if the controller's own order of deletion leads to a wedge. A StatefulSet has no surge, one unavailable pod, and
+a fixed order: from the highest ordinal down.
 
 Example: one node for two pods, two old pods, surge 1, unavailable 0. No node takes the first new pod, and no old pod
 may go. With unavailable 1 an old pod goes, a new pod takes its place, and the rollout ends.
 
-Cost: one application of the filters for each state, at most `MOST_STATES` in a search. Source:
-`pkg/controller/deployment/rolling.go`, `pkg/controller/statefulset/stateful_set_control.go`.
+Cost: one application of the filters for each state, at most `MOST_STATES` in a search.
+
+Source: `pkg/controller/deployment/rolling.go`, `pkg/controller/statefulset/stateful_set_control.go`.
 """
 
 from collections import Counter, defaultdict
@@ -30,13 +32,13 @@ from rebalancer.scheduling.feasibility import feasible
 from rebalancer.scheduling.view import View
 
 MOST_STATES: Final = 200
-"""The most states that a search visits beside one straight path, which has a state for each step."""
+"""The most states of a search, not counting those of one straight path, which has a state for each step."""
 
 MOST_PODS: Final = 60
 """Only rollouts with up to this many pods are searched; with more, each state takes too long."""
 
 _Key = tuple[tuple[int, tuple[int, ...]], ...]
-"""The pods of a rollout by node, as numbers that are equal for alike nodes and for alike pods."""
+"""The numbers of a rollout's pods by node; equal numbers mean interchangeable nodes or interchangeable pods."""
 
 _NEW: Final = -1
 
@@ -53,9 +55,9 @@ class State(NamedTuple):
 class Rollout:
     """A rolling update: `old` pods, all Ready, and as many `new` pods in the order in which they are created.
 
-    `view` is the cluster before it. There may be `surge` surplus pods and `unavailable` missing pods. `in_order`: the
-    first of the old pods goes first, else any. `refuse` says why the API server admits no further new pod, "" where it
-    does.
+    `view` is the cluster before it. At most `surge` pods may be surplus and `unavailable` pods missing. With `in_order`
+    the first of the old pods goes first, otherwise any old pod. `refuse` returns why the API server admits no further
+    new pod, "" if it admits one.
     """
 
     view: View
@@ -106,11 +108,11 @@ class Rollout:
         return tuple(sorted((self._alike[node], tuple(sorted(pods))) for node, pods in self._count(state).items()))
 
     def choose_unlike_pods(self, pods: Iterable[Pod]) -> Iterable[Pod]:
-        """Return one of each set of these old pods that are alike and on the same node."""
+        """Return one old pod for each set of the given pods that are interchangeable and on the same node."""
         return {(pod.node, self._classes[pod.uid]): pod for pod in pods}.values()
 
     def choose_unlike_nodes(self, nodes: Iterable[str], state: State) -> Iterable[str]:
-        """Return one of each set of these nodes that are alike and have equal pods."""
+        """Return one node for each set of the given nodes that are interchangeable and have equal pods."""
         there = self._count(state)
         return {(self._alike[node], tuple(sorted(there.get(node, ())))): node for node in sorted(nodes)}.values()
 
@@ -124,7 +126,7 @@ class Rollout:
 
 
 class Search(NamedTuple):
-    """The result of a search: the first state that was looked for, the wedged states, and whether all were visited."""
+    """The result of a search: the state that was searched for, the wedged states, and whether it was complete."""
 
     found: State | None
     wedged: Sequence[State]
@@ -132,12 +134,12 @@ class Search(NamedTuple):
 
 
 def find_end(rollout: Rollout) -> Search:
-    """Search for a path on which a rollout ends, for any choice of the old pods that go."""
+    """Search for a path on which a rollout ends, whichever old pods are deleted."""
     return _search(rollout, rollout.has_ended, any_order=True)
 
 
 def find_wedge(rollout: Rollout) -> Search:
-    """Search for a path on which a rollout wedges if the old pods go in the controller's order."""
+    """Search for a path on which a rollout wedges, if old pods are deleted in the controller's order."""
     return _search(rollout, lambda state: is_wedged(state, rollout), any_order=False)
 
 
@@ -162,19 +164,19 @@ def _search(rollout: Rollout, is_sought: Callable[[State], bool], *, any_order: 
         steps = list(_find_steps(state, rollout, any_order=any_order))
         if not steps and not rollout.has_ended(state):
             wedged.append(state)
-        # An end is reached sooner where pods are apart, a wedge where they are together.
+        # An end is found sooner where pods are spread, a wedge where they are crowded.
         stack += sorted(steps, key=_count_together, reverse=any_order)
     return Search(None, wedged, complete=True)
 
 
 def _count_together(state: State) -> int:
-    """Return how crowded the nodes are with pods of a rollout; the number falls when a pod is taken away."""
+    """Return how crowded the nodes are with pods of a rollout; deleting a pod lowers the number."""
     crowds = Counter([*(pod.node for pod in state.left), *(node for _, node in state.placed)])
     return sum(many * many for many in crowds.values())
 
 
 def _find_steps(state: State, rollout: Rollout, *, any_order: bool) -> Iterator[State]:
-    """Yield the states after one more step."""
+    """Yield the states that are one step away."""
     if rollout.may_create(state):
         pod = rollout.new[len(state.placed)]
         for node in rollout.choose_unlike_nodes(feasible(pod, state.view), state):
@@ -186,10 +188,11 @@ def _find_steps(state: State, rollout: Rollout, *, any_order: bool) -> Iterator[
 
 
 def _find_next(state: State, rollout: Rollout, *, any_order: bool) -> Sequence[Pod]:
-    """Return the old pods that the controller may take away next: of the Ready pods, those that it ranks first.
+    """Return the old pods that the controller may delete next, which are those that it ranks first.
 
-    Source: `pkg/controller/controller_utils.go` (ActivePodsWithRanks): the lowest deletion cost, then the most crowded
-    node. The later criteria, how long pods have been Ready and their UIDs, are left open.
+    All old pods are Ready. Source: `pkg/controller/controller_utils.go` (ActivePodsWithRanks): the lowest deletion
+    cost, then the most crowded node. The later criteria are not compared: how long pods have been Ready, and their
+    UIDs.
     """
     if rollout.in_order:
         return state.left[:1]

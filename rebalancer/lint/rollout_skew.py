@@ -1,7 +1,7 @@
-"""The largest skew, over three domains, with which a rolling update can end if the scheduler chooses freely.
+"""The largest skew with which a rolling update over three domains can end if the scheduler chooses freely.
 
-Each step creates a pod in any domain that the constraint admits, or takes an old pod away from any domain. The
-constraint counts old and new pods together. All states are searched; they are few, since domains are alike.
+Each step creates a pod in any domain that the constraint admits, or deletes an old pod of any domain. The constraint
+counts old and new pods together. All states are searched; they are few, because domains are interchangeable.
 """
 
 from functools import cache
@@ -9,10 +9,10 @@ from typing import Final
 
 _DOMAINS: Final = 3
 _MOST: Final = 12
-"""The most replicas that are searched; with more replicas the skew is at least as large."""
+"""The most replicas that are searched; with more replicas, the skew is at least as large as with this many."""
 
 _Counts = tuple[tuple[int, int], ...]
-"""The old and the new pods of each domain, sorted, since domains are alike."""
+"""The old and the new pods of each domain, sorted, because domains are interchangeable."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Rolling updates that cannot proceed, and the skew that others leave."""
+"""Rolling updates that cannot proceed, and the skew that other rolling updates leave."""
 
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ def check_rollouts(manifest: Manifest, ground: Ground | None = None) -> Iterator
 
 
 def _find_wedged_size(manifest: Manifest) -> Manifest:
-    """Return a manifest at the largest size at which no pod may be taken away; that size needs the most domains.
+    """Return the manifest at the largest size at which no pod may be deleted first; that size needs the most domains.
 
     A share of missing pods rounds down, so it allows more pods at a larger size.
     """
@@ -51,7 +51,7 @@ def _count_unavailable(manifest: Manifest) -> int:
 
 
 def _wedged(manifest: Manifest, worst: Manifest, ground: Ground | None) -> Iterator[Finding]:
-    """Yield anti-affinity or a host port that needs one domain more than replicas while no pod may be taken away.
+    """Yield anti-affinity or a host port that needs more domains than replicas, because no pod may be deleted first.
 
     `worst` is the manifest at the size that is evaluated.
     """
@@ -62,7 +62,7 @@ def _wedged(manifest: Manifest, worst: Manifest, ground: Ground | None) -> Itera
     for path, key, rule in _find_exclusive(manifest):
         noun = "node" if key == HOSTNAME else "domain"
         there = ground.count_domains(manifest, key) if ground is not None else None
-        if there is not None and (not there or there > replicas):  # another rule reports that there is none at all
+        if there is not None and (not there or there > replicas):  # another rule reports that no domain is there
             continue
         fewer = "on fewer" if there is None else f"here: {plural(there, noun)} may take its pods"
         yield Finding(
@@ -77,7 +77,7 @@ def _wedged(manifest: Manifest, worst: Manifest, ground: Ground | None) -> Itera
 
 
 def _find_exclusive(manifest: Manifest) -> Iterator[tuple[Path, str, str]]:
-    """Yield what makes two pods of a template exclude each other, at any revision: path, key and name."""
+    """Yield the path, key and name of each rule by which two pods of a template exclude each other, at any revision."""
     for path, term in own_terms(manifest, apart=True):
         if not splits_revisions(term.match_label_keys):
             yield path, term.topology_key, f"required anti-affinity over {term.topology_key}"
@@ -88,7 +88,10 @@ def _find_exclusive(manifest: Manifest) -> Iterator[tuple[Path, str, str]]:
 
 
 def _wedged_by_spread(manifest: Manifest, worst: Manifest) -> Iterator[Finding]:
-    """Yield hard constraints that need another domain while no pod may be taken away; those over zones rarely do."""
+    """Yield hard constraints that need another domain because no pod may be deleted first.
+
+    Constraints over zones rarely keep a rollout waiting.
+    """
     update = read_rolling_update(worst)
     if update is None or update.unavailable:
         return
@@ -134,7 +137,7 @@ def _first_step(manifest: Manifest, update: RollingUpdate, ground: Ground) -> It
 
 
 def _make_loss(manifest: Manifest, owner: Workload, ground: Ground) -> Loss | None:
-    """Return the loss of nothing in which one new pod of an owner is pending; None if that pod is not known."""
+    """Return a loss of no node in which one new pod of an owner is pending; None if that pod is not known."""
     pod = ground.make_pod(owner)
     if not isinstance(pod, Pod):
         return None
@@ -154,14 +157,17 @@ def _make_loss(manifest: Manifest, owner: Workload, ground: Ground) -> Loss | No
 
 
 def _allow_one(manifest: Manifest, update: RollingUpdate, ground: Ground | None) -> tuple[Operation, ...]:
-    """Return the change with which an old pod makes way for a new pod; none with a cluster, where it is not proved."""
+    """Return the change that lets an old pod go first.
+
+    Empty for a rollout in a known cluster, because there it is not proved that the change helps.
+    """
     if ground is not None and ground.find_rollout(manifest) is not None:
         return ()
     return set_field(manifest, update.unavailable_path, 1)
 
 
 def _unavailable(manifest: Manifest) -> str:
-    """Say why no pod may be taken away first: because of the field, or because a share rounds down."""
+    """Say why no pod may be deleted first: because of the field, or because a share rounds down."""
     written = manifest.find(("spec", "strategy", "rollingUpdate", "maxUnavailable"))
     if written is None or isinstance(written, str):
         return f"maxUnavailable {written or '25%'} of {plural(manifest.replicas, 'replica')} is none"

@@ -1,4 +1,7 @@
-"""The findings in SARIF 2.1.0, the format of repositories' code scanning. Rules link to the page of rules."""
+"""The findings in SARIF 2.1.0, the format of code scanning.
+
+The rules have links to the page of rules.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final

@@ -1,15 +1,15 @@
 """What a scale-down of a StatefulSet leaves: it deletes the highest ordinals, regardless of their domains.
 
-Problem: n pods are within maxSkew s over d domains. Which ordinals share a domain depends on the replacements since.
+Problem: n pods are within maxSkew s over d domains. Which ordinals share a domain depends on where replacements have
+gone.
 
-Idea: the fullest domain holds at most a = s + (n - s) // d pods, the emptiest then at least b. If all of a have low
-ordinals and all of b high ordinals, a scale-down to n - b leaves a skew of a.
+Idea: the fullest domain holds at most a = s + (n - s) // d pods, the emptiest then at least b. If the a pods have low
+ordinals and the b pods have high ordinals, a scale-down to n - b leaves a skew of a.
 
-Example: four pods over three zones, maxSkew 1: web-0 and web-1 may share a zone, and web-3 be alone in another. Scaled
-to 3, the zones have 2, 1 and 0.
-
-Replacing pods one at a time leads to such a placement, unless s is 1 and n is a multiple of d. Then a replaced pod has
-one place only, and each ordinal stays where the pods' first placement, in order, has put it.
+Example: four pods over three zones, maxSkew 1: web-0 and web-1 may share a zone, and web-3 may be the only pod of
+another zone. Scaled to 3, the zones have 2, 1 and 0 pods. Replacing pods one at a time leads to such a placement,
+unless s is 1 and n is a multiple of d. Then a replaced pod has only one possible domain, so each ordinal stays where
+the first placement, in order, has put it.
 """
 
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 _STATEFUL_SET: Final = "StatefulSet"
 _REPLICAS: Final[Path] = ("spec", "replicas")
 _DOMAINS: Final = 3
-"""The number of domains that is assumed if no cluster is known; node constraints are then not checked."""
+"""The number of domains that is assumed if no cluster is known; constraints over nodes are then not checked."""
 
 
 class Remainder(NamedTuple):
@@ -40,7 +40,7 @@ class Remainder(NamedTuple):
 
 
 def worst_remainder(pods: int, domains: int, max_skew: int) -> Remainder:
-    """Return what may remain of `pods` pods, which are within `max_skew`, after a scale-down."""
+    """Return the worst remainder after a scale-down of `pods` pods that are within `max_skew`."""
     fullest = most_under(pods, domains, max_skew)
     emptiest = max(fullest - max_skew, pods - (domains - 1) * fullest, 0)
     return Remainder(pods - emptiest, fullest)
@@ -70,7 +70,11 @@ def check_scale_downs(manifest: Manifest, ground: Ground | None = None) -> Itera
 
 
 def _count_domains(manifest: Manifest, constraint: SpreadConstraint, ground: Ground | None) -> int | None:
-    """Return over how many domains a hard constraint spreads its own pods; None if some of these admit no pod."""
+    """Return how many domains a hard constraint spreads its own pods over.
+
+    None for other constraints, if a domain admits no pod, and if there are fewer than two domains or fewer than
+    minDomains.
+    """
     assert manifest.workload is not None
     assert manifest.workload.template is not None
     key, selector = constraint.topology_key, constraint.selector

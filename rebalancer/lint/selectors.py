@@ -11,7 +11,7 @@ from rebalancer.model.spread import SpreadConstraint, WhenUnsatisfiable
 from rebalancer.model.workloads import BUILT_IN
 
 _REFUSED: Final = frozenset({*BUILT_IN, "DaemonSet", "Job"})
-"""Kinds whose selector must match their own template; which pods other kinds select is unknown."""
+"""Kinds whose selector must match their own template; the pods that other kinds select are not known."""
 
 
 def check_selectors(manifest: Manifest) -> Iterator[Finding]:

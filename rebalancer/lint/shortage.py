@@ -1,6 +1,7 @@
 """How many pods of a manifest find a node if its rules limit their number, for each size that it may have.
 
-An autoscaler among the manifests may choose any size up to its maxReplicas; the largest size lacks the most nodes.
+An autoscaler among the manifests may choose any size up to its maxReplicas. At the largest size, the number of pods
+without a node is greatest.
 """
 
 from typing import Final, NamedTuple
@@ -14,9 +15,9 @@ _ENDING: Final = frozenset({"Job", "CronJob"})
 
 
 class Shortage(NamedTuple):
-    """Not all pods find a node: an error at the smallest number of replicas, a warning at sizes that may be chosen.
+    """Not all pods find a node: an error at the smallest number of replicas, a warning at larger possible sizes.
 
-    For pods that end it is a warning, too, because others can follow.
+    For pods that end it is a warning, too, because the other pods can take their places.
     """
 
     severity: Severity

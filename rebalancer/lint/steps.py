@@ -1,4 +1,4 @@
-"""A rollout step by step: whether each new pod finds a node beside the others, for any choices of the scheduler."""
+"""A rollout step by step: whether each new pod finds a node beside the other pods, whatever the scheduler chooses."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ _STATEFUL_PATH: Final[Path] = ("spec", "template")
 
 
 class _Way(NamedTuple):
-    """A rollout that wedges in a state, on every path or on one that was simulated."""
+    """A rollout that wedges in a state, on every path or on one simulated path."""
 
     rollout: Rollout
     state: State
@@ -52,7 +52,7 @@ def check_steps(manifest: Manifest, ground: Ground) -> Iterator[Finding]:
 
 
 def _waiting(manifest: Manifest, ground: Ground) -> Iterator[Finding]:
-    """Yield a StatefulSet with a pod that is not Ready, whose update waits for each pod to be Ready."""
+    """Yield a StatefulSet whose update does not begin because a pod is not Ready."""
     found, workload = ground.find_rollout(manifest), manifest.workload
     if found is None or read_partition(manifest) is None or workload is None or workload.parallel:
         return
@@ -88,9 +88,10 @@ def _allow_more(manifest: Manifest, rollout: Rollout, update: RollingUpdate) -> 
 
 
 def _read_rollout(manifest: Manifest, ground: Ground) -> Rollout | None:
-    """Return the rollout of a manifest; None if there is none, if some old pods are not Ready, or if the size changes.
+    """Return the rollout of a manifest; None if there is none, or if it cannot be searched.
 
-    Also None if new pods may preempt others, or have constraints only from the scheduler's configuration.
+    It cannot be searched if some old pods are not Ready, if the size changes, if new pods may preempt other pods, or if
+    their only constraints are the defaults of the scheduler's configuration.
     """
     found = ground.find_rollout(manifest)
     if found is None or is_paused(manifest):
@@ -149,9 +150,9 @@ def _find_way(rollout: Rollout) -> _Way | None:
 
 
 def _is_settled(manifest: Manifest, ground: Ground) -> bool:
-    """Return whether nothing else that moves could help: no other pending or ending pod, and no other manifest.
+    """Return whether nothing else could help: no other pending or terminating pod, and no other changing manifest.
 
-    A terminating old pod could help if new pods have to be beside others, and so could a preempted pod.
+    A terminating old pod could help if new pods have to be beside other pods, and so could the preemption of a pod.
     """
     assert manifest.workload is not None
     assert manifest.workload.template is not None
@@ -162,9 +163,9 @@ def _is_settled(manifest: Manifest, ground: Ground) -> bool:
 
 
 def _wedges_without_ending(rollout: Rollout, ground: Ground) -> bool:
-    """Return whether a rollout wedges on every path, even after pods have ended, and no quota is the cause.
+    """Return whether a rollout still wedges on every path after the pods that end by themselves have ended.
 
-    The pods that may end are those that end by themselves.
+    Quotas are ignored then.
     """
     if ground.lasting is ground.settled:
         return True
@@ -194,13 +195,13 @@ def _say_why_kept(rollout: Rollout) -> str:
 
 
 def _name_nodes(state: State) -> str:
-    """Name the nodes of new pods and how many pods each has, the fullest first."""
+    """Name the nodes of new pods and how many new pods each has, the fullest node first."""
     counts = sorted(Counter(node for _, node in state.placed).items(), key=lambda one: (-one[1], one[0]))
     return name_list(f"{node} ({many})" if many > 1 else node for node, many in counts)
 
 
 def _say_why_none(rollout: Rollout, state: State) -> str:
-    """Say why no further new pod is possible: because of a quota, or because no node admits it."""
+    """Say why no further new pod is created or placed: because of a quota, or because no node admits it."""
     pod = rollout.new[len(state.placed)]
     if refused := rollout.refuse(state.left, len(state.placed)):
         return refused

@@ -1,4 +1,4 @@
-"""How a workload's pods are updated: how many may be surplus or missing, and which keep the old template."""
+"""How a workload's pods are updated: how many may be surplus or missing, and which pods keep the old template."""
 
 from typing import Any, NamedTuple
 
@@ -8,7 +8,10 @@ _DEFAULT = "25%"
 
 
 class RollingUpdate(NamedTuple):
-    """How many pods may exist above and below the wanted number; `unavailable_path` is the path of the second field."""
+    """How many pods may exist above and below the wanted number.
+
+    `unavailable_path` is the path of the field for the pods below it.
+    """
 
     surge: int
     unavailable: int
@@ -16,9 +19,9 @@ class RollingUpdate(NamedTuple):
 
 
 def read_rolling_update(manifest: Manifest) -> RollingUpdate | None:
-    """Return the strategy of a Deployment that updates step by step; None for other workloads.
+    """Return the strategy of a Deployment that updates step by step; None for other manifests.
 
-    A share of surplus pods rounds up, a share of missing pods rounds down; if both are 0, one pod may be missing.
+    A share of surplus pods rounds up, a share of missing pods rounds down. If both are 0, one pod may be missing.
     Source: `pkg/controller/deployment/util/deployment_util.go` (ResolveFenceposts), `pkg/apis/apps/v1/defaults.go`.
     """
     if manifest.kind != "Deployment" or manifest.find(("spec", "strategy", "type")) == "Recreate":
@@ -30,9 +33,9 @@ def read_rolling_update(manifest: Manifest) -> RollingUpdate | None:
 
 
 def read_partition(manifest: Manifest) -> int | None:
-    """Return how many pods a StatefulSet's rolling update leaves as they are.
+    """Return how many pods a StatefulSet's rolling update leaves at the old template.
 
-    None if it does not update one pod at a time. Source: `pkg/apis/apps/v1/defaults.go`.
+    None for other kinds, and if it does not update one pod at a time. Source: `pkg/apis/apps/v1/defaults.go`.
     """
     strategy = manifest.find(("spec", "updateStrategy")) or {}
     written = strategy.get("rollingUpdate") or {}
@@ -57,7 +60,7 @@ def is_paused(manifest: Manifest) -> bool:
 
 
 def _resolve(amount: Any, replicas: int, *, up: bool) -> int:
-    """Resolve a number or a share. The API server refuses other values, for which the default is used here."""
+    """Return the number that a number or a share means. The API server refuses other values; they get the default."""
     if isinstance(amount, int):
         return max(0, amount)
     text = amount if isinstance(amount, str) and amount.removesuffix("%").isdigit() else _DEFAULT

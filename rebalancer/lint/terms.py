@@ -1,4 +1,4 @@
-"""What a template's required terms mean for its own pods: a domain holds one at most, or one domain holds all."""
+"""What a template's required terms mean for its own pods: a domain holds at most one, or one domain holds all."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -56,9 +56,9 @@ def tells_pods_apart(manifest: Manifest, counted: PodAffinityTerm | SpreadConstr
 
 
 def counts_own_alone(manifest: Manifest, counted: PodAffinityTerm | SpreadConstraint) -> bool:
-    """Return whether a term or constraint certainly counts all pods of the manifest together, and no others.
+    """Return whether a term or constraint certainly counts all pods of the manifest together, and no other pods.
 
-    It requires all labels of the workload's selector, which no other workload's pods have.
+    It does if it requires all labels of the workload's selector, because no other workload's pods have them.
     """
     workload, selector = manifest.workload, counted.selector
     if workload is None or workload.template is None or selector is None or workload.selector is None:

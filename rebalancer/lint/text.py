@@ -15,7 +15,7 @@ _STYLES: Final = {Severity.ERROR: Style.BAD, Severity.WARNING: Style.CAUTION, Se
 
 
 def lint_text(document: LintDocument, layout: TextLayout = PLAIN, consequence: str = "") -> str:
-    """Show the findings in their order, then the number of findings of each severity, then `consequence`."""
+    """Return the findings in their order, then the number of findings of each severity, then `consequence`."""
     lines = [line for one in document.findings for line in _lines(one, layout)]
     return join_lines([*lines, *layout.wrap(" ".join(filter(None, [_summary(document), consequence])))])
 

@@ -1,7 +1,8 @@
-"""What is reported of workloads whose volumes matter: volumes only take nodes away from a pod.
+"""What is reported of workloads whose pods have volumes.
 
-If a pod finds no node even when its volumes are ignored, it finds none with them, either. Everything else depends on
-volumes that may not be known: their lists were not read, or a StatefulSet's controller has yet to create the claims.
+Volumes only take nodes away from a pod. If a pod finds no node even when its volumes are ignored, it finds none with
+them, either. Everything else depends on volumes that may be unknown: their lists were not read, or a StatefulSet's
+controller has yet to create the claims.
 """
 
 from collections.abc import Collection
@@ -32,7 +33,7 @@ class VolumesUnknown(Fact):
 
 
 class ClaimsMissing(Fact):
-    """A template names claims that do not exist, so its pods get no node until somebody creates them."""
+    """A template names claims that do not exist, so its pods get no node until somebody creates the claims."""
 
     missing: str
 
@@ -68,9 +69,9 @@ def _with_template_without_claims(owner: Workload) -> Workload:
 
 
 def join_with_bare(row: Remaining, bare: Remaining | None, loss: Loss) -> Remaining:
-    """Return the row of a workload, with the reason of `bare`, its row without volumes (None if it is whole).
+    """Return the row of a workload, with the reason of `bare`, its row without volumes (None if it is then whole).
 
-    If that reason does not keep pods from nodes, either the volumes are not known, or the row's own reason applies.
+    If the pods may find a node without volumes, the reason is that the volumes are not known, or else the row's own.
     """
     if bare is not None and bare.verdict is Verdict.NO and bare.possible <= row.possible:
         return structs.replace(row, possible=bare.possible, reason=bare.reason)
@@ -79,7 +80,7 @@ def join_with_bare(row: Remaining, bare: Remaining | None, loss: Loss) -> Remain
 
 
 def _find_unknown(workload: Reference, loss: Loss, besides: str) -> Fact | None:
-    """Return what is not known of the volumes of a workload's next pod; None if they are known."""
+    """Return what is unknown about the volumes of a workload's next pod; None if they are known."""
     snapshot = loss.before.snapshot
     unread = next((kind for kind in FOR_CLAIMS if kind in snapshot.unknown), None)
     if unread is not None:

@@ -1,12 +1,13 @@
 """Hard spread constraints that keep a surge pod off every node, as far as this is visible without a cluster.
 
-Problem: if a domain counts that is empty and takes no pod, the minimum is 0, so that every other domain holds at most
-maxSkew pods. Old pods fill exactly `replicas / maxSkew` domains, and one more pod needs another domain. Idea: a domain
-counts as empty while there are fewer than minDomains, or while its nodes are cordoned or tainted, unless
-nodeTaintsPolicy is Honor.
+Problem: if an empty domain counts but takes no pod, the minimum is 0, so every other domain holds at most maxSkew pods.
+Old pods fill exactly `replicas / maxSkew` domains, and one more pod needs another domain.
 
-Example: 4 replicas with maxSkew 2 fill two nodes beside a tainted node; from three nodes on the update proceeds. Where
-maxSkew does not divide replicas, some domain always has capacity.
+Idea: such an empty domain counts while there are fewer domains than minDomains, or while its nodes are cordoned or
+tainted, unless nodeTaintsPolicy is Honor.
+
+Example: 4 replicas with maxSkew 2 fill two nodes beside a tainted node; with three untainted nodes the update proceeds.
+If maxSkew does not divide replicas, some domain always has capacity.
 """
 
 from collections.abc import Iterator
@@ -21,7 +22,7 @@ from rebalancer.model.spread import InclusionPolicy, SpreadConstraint, WhenUnsat
 class WedgingSpread(NamedTuple):
     """A constraint at `path` under which a surge pod waits if there are fewer than `needed` domains.
 
-    It always waits then or, with `closes`, only while a domain is cordoned or tainted.
+    With `closes` it waits only while a further domain is cordoned or tainted, otherwise always.
     """
 
     path: Path
@@ -61,7 +62,7 @@ def describe_wedging_spread(one: WedgingSpread) -> str:
 
 
 def counts_all_revisions(constraint: SpreadConstraint, labels: dict[str, str]) -> bool:
-    """Return whether a hard constraint counts old pods when it places new ones."""
+    """Return whether a hard constraint counts old pods when new pods are placed."""
     hard = constraint.when_unsatisfiable is WhenUnsatisfiable.DO_NOT_SCHEDULE
     counts = constraint.selector is not None and constraint.selector.matches({**labels, TEMPLATE_HASH: ""})
     return hard and counts and not splits_revisions(constraint.match_label_keys)
