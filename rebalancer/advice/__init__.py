@@ -1,1 +1,1 @@
-"""Advice for owners: spread constraints that enforce a limit, what they guarantee, and if they can deadlock."""
+"""Advice for owners: spread constraints that enforce a limit, what they guarantee, and whether they can deadlock."""

@@ -1,21 +1,21 @@
 """How to repair a StatefulSet that its volumes pin: whose claims would have to be given up, and in which order.
 
-Problem: pods whose volumes are bound to a zone come back there, so that no eviction helps. Idea: suppose that the
-claims of the StatefulSet's templates are new. On the scheduler's model, delete some of its pods with their claims. A
-recipe is certain: whatever feasible node the scheduler picks each time, all pods are placed in the end, and all hard
-constraints are satisfied. Pending pods with volumes of their own are always among the deleted pods.
+Problem: pods whose volumes are bound to a zone come back in that zone, so no eviction helps. Idea: suppose that the
+claims of the StatefulSet's templates are new. In the scheduler's model, delete some of its pods with their claims. A
+recipe is certain if all pods are placed in the end and all hard constraints are satisfied, whatever feasible node the
+scheduler picks each time. Pending pods with volumes of their own are always among the deleted pods.
 
-No healthy replica is given up while another is down. Replicas that are not Ready come first, in ascending order, as
-OrderedReady creates them. Where one of them has a node, only replicas that are not Ready are given up. Nor is the
-StatefulSet scaled down then, or where a HorizontalPodAutoscaler would scale it up again. While a replica is missing
-there is no recipe.
+No healthy replica is given up while another replica is down. Replicas that are not Ready come first, in ascending
+order, as OrderedReady creates them. If one of them has a node, only replicas that are not Ready are given up. The
+StatefulSet is not scaled down if a replica is not Ready, or if a HorizontalPodAutoscaler would scale it up again. While
+a replica is missing there is no recipe.
 
 The search first tries one to three pods, each placed before the next is deleted: the fewest and the highest ordinals
 first. Then it tries scale-downs, the smallest first. A scale-down deletes the highest ordinals together and creates
 them in ascending order. Example: db-0 to db-3 in zones a:3 b:1 c:0. Without db-2 and its claim, only zone c is
 feasible: 2,1,1.
 
-Bound: `_MOST_STATES` states. Among pods in equal domains one choice is tried.
+Bound: `_MOST_STATES` states. Of pods in equal domains only one choice is tried.
 """
 
 from collections.abc import Iterator, Sequence
@@ -44,9 +44,9 @@ _MOST_STATES: Final = 500
 
 
 class ClaimRecipe(NamedTuple):
-    """Pods that are deleted with their claims, in this order, each placed before the next.
+    """Pods that are deleted with their claims, in this order; each is placed before the next is deleted.
 
-    With `scaled_to` they are deleted together: the StatefulSet is scaled down to that number and up again.
+    With `scaled_to` the pods are deleted together: the StatefulSet is scaled down to that number and up again.
     """
 
     namespace: str
@@ -57,7 +57,7 @@ class ClaimRecipe(NamedTuple):
     scaled_to: int | None = None
 
     def __str__(self) -> str:
-        """Say which data is lost, why that helps, and the commands."""
+        """Say which data is lost, why that helps, and which commands do it."""
         each = "in this order, each Ready before the next" if self.scaled_to is None else "together"
         why = (
             f"The data of {name_list(self.claims)} is lost: restore it from other replicas or a backup. New volumes "
@@ -73,7 +73,7 @@ class ClaimRecipe(NamedTuple):
             for number, pod in enumerate(self.pods):
                 if number:
                     before = self.pods[number - 1]
-                    yield f"  {where} wait --for=create pod/{before} --timeout=10m"  # without: not found is an error
+                    yield f"  {where} wait --for=create pod/{before} --timeout=10m"  # else the next may find no pod
                     yield f"  {where} wait --for=condition=Ready pod/{before} --timeout=10m"
                 yield f"  {where} delete pvc {' '.join(self.claims[number * each :][:each])} --wait=false"
                 yield f"  {where} delete pod {pod}"
@@ -84,16 +84,16 @@ class ClaimRecipe(NamedTuple):
 
 
 class NoClaimRecipe(NamedTuple):
-    """Why no claims are known whose deletion would help."""
+    """Why no claims are known whose deletion helps."""
 
     immediate: tuple[str, ...] = ()
     """The storage classes of the claims that bind a volume before their pod has a node."""
     missing: tuple[str, ...] = ()
     """Replicas that do not exist, or are being deleted."""
     unready: tuple[str, ...] = ()
-    """Replicas that are not Ready; new claims for only these are not enough."""
+    """Replicas that are not Ready, if new claims for only these replicas are not enough."""
     autoscaler: str = ""
-    """The HorizontalPodAutoscaler that would undo the scale-down that helps."""
+    """The HorizontalPodAutoscaler that would undo the scale-down that would help."""
 
     def __str__(self) -> str:
         """Say what was tried, and why it does not help."""
@@ -129,7 +129,7 @@ def _down(pods: Sequence[str], one: str, several: str) -> str:
 def find_claim_recipe(
     workload: Reference, view: View, assessment: Assessment, plan: Plan
 ) -> ClaimRecipe | NoClaimRecipe | None:
-    """Return what repairs a StatefulSet that its claims' volumes pin; None if they do not pin it."""
+    """Return how to repair a StatefulSet that the volumes of its claims pin; None if they do not pin it."""
     if not _is_pinned(workload, plan):
         return None
     for group in assessment.groups:
@@ -144,7 +144,7 @@ def find_claim_recipe(
 
 
 def _is_pinned(workload: Reference, plan: Plan) -> bool:
-    """Return whether volumes prevent the repair of a workload, so that no eviction can repair it."""
+    """Return whether volumes prevent every eviction that would repair a workload."""
     if any(eviction.workload == workload for eviction in plan.fates.evictions):
         return False
     refusals = [refused.refusal for refused in plan.refusals if refused.workload == workload]
@@ -203,7 +203,8 @@ class _Search:
     def _choices(self) -> Iterator[Sequence[Pod]]:
         """Yield pods to delete one by one: those that are not Ready and up to three more, highest ordinals first.
 
-        Of pods on nodes with equal values of the constraints' keys, only the highest ordinals are tried.
+        Of sets of pods whose nodes have equal values of the constraints' keys, only the one with the highest ordinals
+        is tried.
         """
         healthy = [pod for pod in self._pods[::-1] if pod.ready]
         most = 0 if any(self._view.where(pod) is not None for pod in self._unready) else _MOST_PODS
@@ -229,14 +230,14 @@ class _Search:
         return [f"{template}-{pod.name}" for template in self._templates]
 
     def _domains(self, node: str) -> tuple[str, ...]:
-        """Return the domains of a node; nodes in the same domains are alike."""
+        """Return the domains of a node; nodes in the same domains are interchangeable."""
         values = self._view.nodes.values
         return tuple(values(evaluated.topology_key).get(node, "") for evaluated in self._group.hard)
 
     def _ends_well(self, state: View, missing: Sequence[Pod], left: Sequence[Pod]) -> bool:
-        """Return whether, for all scheduler choices, all pods are placed in the end and hard constraints satisfied.
+        """Return whether all pods are placed in the end and hard constraints satisfied, for all scheduler choices.
 
-        The `missing` pods are placed first, then the first of those `left` is deleted.
+        The `missing` pods are placed first; then the first of the pods that are `left` is deleted.
         """
         self._states += 1
         if self._states > _MOST_STATES:
@@ -263,7 +264,7 @@ class _Search:
 
 
 def _suppose_new_claims(view: View, given_up: set[tuple[str, str]]) -> View:
-    """Return the state in which these claims are new: without their volumes, which no other pod gets."""
+    """Return the cluster as if these claims were new: without their volumes, which no other pod gets, either."""
     snapshot = view.snapshot
     claims = tuple(
         structs.replace(claim, volume="", bound=False, selected_node="", deleted=False)

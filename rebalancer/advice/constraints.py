@@ -1,7 +1,7 @@
 """Spread constraints with which the scheduler itself enforces a limit or a soft constraint.
 
-An eviction may not help if the scheduler is free to place the replacement where it does not help. A hard constraint
-with the right maxSkew prevents that.
+If the scheduler may place a replacement where it does not help, an eviction may be in vain. A hard constraint with the
+right maxSkew prevents that.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,7 +22,7 @@ _HARDENED: Final = "the scheduler enforces what the soft constraint only prefers
 
 @dataclass(frozen=True, kw_only=True)
 class SuggestedSpread:
-    """A hard constraint, and its effect in the words of a clause."""
+    """A hard constraint, and its effect as a clause of a sentence."""
 
     topology_key: str
     max_skew: int
@@ -49,8 +49,8 @@ def constraints_yaml(suggestions: Iterable[SuggestedSpread]) -> str:
 def combine(suggestions: Iterable[SuggestedSpread]) -> tuple[Sequence[SuggestedSpread], Sequence[SuggestedSpread]]:
     """Return the constraints that one pod template can have together, and the alternatives to them.
 
-    A template may have one hard constraint for each key. If several for the same pods are possible, the tightest
-    enforces all.
+    A template may have one hard constraint for each key. If several constraints for the same pods are possible, the
+    tightest one enforces all of them.
     """
     by_pods: dict[tuple[str, LabelSelector], list[SuggestedSpread]] = {}
     for suggestion in suggestions:

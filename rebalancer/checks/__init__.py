@@ -1,1 +1,1 @@
-"""The preconditions of any eviction: one result for each check, and its display."""
+"""The preconditions of every eviction: one result for each check, and how the results are shown."""

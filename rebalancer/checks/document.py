@@ -1,4 +1,4 @@
-"""The Check document and its text: one line for each check, with its remedy below."""
+"""The Check document and its text: one line for each check, and below it the remedy."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final
@@ -26,7 +26,7 @@ class CheckRow(CamelCaseStruct, frozen=True, kw_only=True):
 
 
 class CheckDocument(CamelCaseStruct, frozen=True, kw_only=True):
-    """The preconditions of any eviction. `wrong` says whether a check has failed."""
+    """The preconditions of every eviction. `wrong` says whether a check has failed."""
 
     api_version: str = API_VERSION
     kind: str = "Check"
@@ -41,7 +41,7 @@ def check_document(results: Sequence[Result]) -> CheckDocument:
 
 
 def check_text(document: CheckDocument, layout: TextLayout = PLAIN) -> str:
-    """Show the results in order, then how many are wrong."""
+    """Return the results in order as text, and then how many are wrong."""
     return join_lines([*(line for row in document.checks for line in _lines(row, layout)), "", _summary(document)])
 
 

@@ -1,6 +1,6 @@
 """Each check turns what was read into a result: what was found, and the remedy if something is wrong.
 
-If an object cannot be read, the result is unknown, not wrong, and says which right is needed to read it.
+If an object cannot be read, the result is "unknown", not "wrong", and says which right is missing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,11 +22,11 @@ from rebalancer.policy.team_maps import POLICY_KEY
 from rebalancer.reporting.acting import describe_controller, describe_no_leader, find_trouble
 
 _LEAST_CERTIFICATE: Final = timedelta(days=14)
-"""A certificate that expires sooner than this must be renewed."""
+"""A certificate that expires sooner than this has to be renewed."""
 
 
 EVICT: Final = "evict"
-"""The right to evict; all others are rights to read."""
+"""The right to evict; all other rights are rights to read."""
 
 
 _MEANT: Final = "--controller-namespace says which one is meant"
@@ -43,7 +43,7 @@ class Outcome(StrEnum):
 
 
 class Result(NamedTuple):
-    """One line: what was checked, what was found, and what to do, "" if nothing."""
+    """The result of a check: what was checked, what was found, and what to do, "" if nothing."""
 
     name: str
     outcome: Outcome
@@ -71,7 +71,7 @@ def check_server(version: Version) -> Result:
 def check_controller(
     status: StatusDocument | None, lease: LeaseStatus, namespace: str, now: datetime, *, elsewhere: str = ""
 ) -> Result:
-    """Return whether a controller leads and completes its cycles; if none has, `elsewhere` says where one does."""
+    """Return whether a controller leads and completes its cycles; if none does, `elsewhere` says where one does."""
     if status is None or status.last_cycle is None:
         if elsewhere:
             return Result("controller", Outcome.WRONG, f"none has run in namespace {namespace}; {elsewhere}", _MEANT)
@@ -87,7 +87,7 @@ def check_controller(
 
 
 def pass_over_rights(namespace: str) -> Result:
-    """Return the result of checks of rights that were left out, because no controller runs here."""
+    """Return that the rights were not checked, because this namespace has no controller."""
     text = f"namespace {namespace} has no controller, and the account of another one was not asked about"
     return Result("rights", Outcome.UNKNOWN, text, _MEANT)
 
@@ -95,7 +95,7 @@ def pass_over_rights(namespace: str) -> Result:
 def check_rights(mode: Mode, missing: Mapping[str, Sequence[str]]) -> Result:
     """Return whether the controller's account has the rights that the mode needs.
 
-    `missing` has for each missing right the namespaces in which it is missing; no namespaces mean all of them.
+    `missing` has the namespaces in which each missing right is missing; an empty sequence means all namespaces.
     """
     if not missing:
         return Result("rights", Outcome.OK, f"the controller's account has those of mode {mode}")
@@ -118,9 +118,9 @@ def check_rights(mode: Mode, missing: Mapping[str, Sequence[str]]) -> Result:
 def check_policy(
     name: str, doubt: str, author: Author, *, written: ConfigMapPolicy | None = None, missing: bool = False
 ) -> Result:
-    """Return whether the policy as written is in force; `name` says which policy is taken.
+    """Return whether the policy as written is in force; `name` is the policy's name.
 
-    `missing`: there is no policy where the controller's is `written`.
+    `written` is the ConfigMap in which the controller's policy belongs; `missing` says that no policy is there.
     """
     if doubt:
         write = (
@@ -134,7 +134,7 @@ def check_policy(
 
 
 def _correct(written: ConfigMapPolicy) -> str:
-    """Say how to correct a policy, with a complete command: `validate` takes files."""
+    """Say how to correct a policy, with a complete command, because `validate` takes files."""
     key = POLICY_KEY.replace(".", r"\.")
     read = f"kubectl get configmap {written.name} -n {written.namespace} -o jsonpath='{{.data.{key}}}'"
     return f"correct it; {read} | rebalancer policy validate - lists every problem"
@@ -149,7 +149,10 @@ def check_configuration(file: str, problem: str) -> Result:
 
 
 def check_guards(answers: Sequence[GuardAnswer]) -> Result:
-    """Return whether the query of every guard has a good answer; a server that cannot be asked from here is unknown."""
+    """Return whether the query of every guard has a good answer.
+
+    If a server cannot be asked from here, the result is unknown.
+    """
     if not answers:
         return Result("guards", Outcome.OK, "no queries")
     bad = [answer for answer in answers if answer.verdict is not Verdict.GOOD]
@@ -178,7 +181,7 @@ def check_budgets(findings: Sequence[Finding]) -> Result:
 def check_reach(outside: Mapping[str, int], total: int) -> Result:
     """Return how many workloads with constraints or limits the policy leaves out.
 
-    `outside` counts them by namespace.
+    `outside` is the number of these workloads by namespace.
     """
     number = sum(outside.values())
     if not number:
@@ -191,7 +194,7 @@ def check_reach(outside: Mapping[str, int], total: int) -> Result:
 def check_others(found: Sequence[OtherProgram], unknown: str) -> Result:
     """Return whether another program evicts pods, or another controller leads.
 
-    `unknown` names what this account may not read.
+    `unknown` says what this account may not read.
     """
     if found:
         named = name_list(f"{one.kind} {one.namespace}/{one.name}" for one in found)
@@ -228,7 +231,10 @@ def check_clocks(here: timedelta, leader: timedelta) -> Result:
 
 
 def check_certificate(end: datetime | None, now: datetime) -> Result:
-    """Return whether the API server's certificate expires soon; None: no certificate was verified."""
+    """Return whether the API server's certificate expires soon.
+
+    `end` is None if no certificate was verified.
+    """
     if end is None:
         return Result("certificate", Outcome.NOTE, "the API server's certificate was not verified")
     text = f"the API server's ends at {end:%Y-%m-%d %H:%M:%SZ}"

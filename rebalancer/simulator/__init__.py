@@ -1,21 +1,21 @@
-"""A small cluster in memory behind the control loop's ports: any run can be simulated, repeated and minimized.
+"""A small cluster in memory behind the control loop's ports: any run can be repeated and minimized.
 
-`event_queue` is simulated time, `store` the API server's objects, and `watch` a client's view of them. `state` is what
-all controllers share, and `trace` the record of what happened.
+`event_queue` is simulated time, `store` has the API server's objects, and `watch` is a client's view of these objects.
+`state` is what all controllers share, and `trace` is the record of what happened.
 
 `owners` (ReplicaSets, StatefulSets, Deployments), `scheduler`, `kubelets` and `disruption` are the controllers, and
 `pod_factory` makes their pods. `evictions` is the Eviction API, `node_changes` are the actions of operators and
-outages, `autoscaler` creates and removes nodes, and `jobs` are the Jobs of placeholder pods. `cluster` connects them,
-`builder` builds a first snapshot.
+outages, `autoscaler` creates and removes nodes, and `jobs` are the Jobs of placeholder pods. `cluster` connects all
+these modules, and `builder` builds a first snapshot.
 
-The controller's own loop runs on it: `controller` is one process, `changes` are the changes by an operator or an
-outage. `play` runs both until nothing is left to do and records what happened. `scenario` reads files with changes, and
-with a cluster (`sketch`) and a story. `story` tells a play as it goes, and `page` serves its status page. `simulate`
-and `demo` show all this.
+The controller's own loop runs on this cluster: `controller` is one of its processes, and `changes` are the changes by
+an operator or an outage. `play` runs both until nothing is left to do, and records what happened. `scenario` reads
+files with changes, a cluster (`sketch`) and a story. `story` tells a play as it goes, and `page` serves its status
+page. The commands `simulate` and `demo` show all this.
 
 Simulated as in a real cluster: replacements, placement by kube-scheduler's rules, readiness, disruption budgets with
 their delay, preemption as far as it is certain, the responses of the Eviction API, rolling updates (`rollouts`) that
-begin in it. Not simulated: provisioning of volumes, taint-based eviction.
+begin in the simulation. Not simulated: provisioning of volumes, taint-based eviction.
 """
 
 from rebalancer.model.nodes import HOSTNAME, ZONE

@@ -1,8 +1,8 @@
 """An autoscaler: it creates nodes for pods that no node admits, and removes nodes that have been empty for a while.
 
-It has one kind of node in some zones, like a Karpenter NodePool with one instance type. A pod gets a node in the zone
-of its node selector. If the autoscaler cannot create the node (a limit, a zone without machines), the pod continues to
-wait.
+All its nodes are alike and in some zones, as those of a Karpenter NodePool with one instance type. A pod gets a node in
+the zone of its node selector. If the autoscaler cannot create the node (a limit, a zone without machines), the pod
+stays pending.
 """
 
 from collections.abc import Callable, Collection
@@ -33,7 +33,7 @@ class Autoscaling(Struct, frozen=True, kw_only=True):
     cpu: int = 4_000
     """The size of a node, in thousandths of a core."""
     most: int = 20
-    """The most nodes that are created in all."""
+    """The most nodes that the autoscaler has at a time."""
     creating: Span = Span(2.0, 60.0)
     """How long a new node takes to become Ready."""
     empty_for: float = 30.0
@@ -41,7 +41,10 @@ class Autoscaling(Struct, frozen=True, kw_only=True):
 
 
 class NodeAutoscaler:
-    """Watches the pods of one cluster. `refuses` says whether a zone has no machines for new nodes now."""
+    """An autoscaler that watches the pods of one cluster.
+
+    `refuses` returns whether a zone has no machines for new nodes now.
+    """
 
     def __init__(
         self,
@@ -57,7 +60,7 @@ class NodeAutoscaler:
         self._created = 0
         self._coming: dict[str, Node] = {}
         self._mine: dict[str, float] = {}
-        """The nodes created here, with the last time that each had a pod."""
+        """The nodes that the autoscaler has created, with the last time at which each had a pod."""
         state.store.pods.listeners.append(self._pod_changed)
         state.event_queue.after(_EMPTY_CHECK, self._remove_empty)
 
@@ -89,7 +92,10 @@ class NodeAutoscaler:
         return place(waiting, View(future)).pending
 
     def _zones_of(self, pods: Collection[Pod]) -> list[str]:
-        """Return a zone for each pod that a node of this kind could take; each zone gets one node at a time."""
+        """Return the zones in which the pods need a new node, if it is large enough for them.
+
+        Each zone gets one node at a time.
+        """
         wanted: dict[str, None] = {}
         for pod in pods:
             zone = pod.spec.node_affinity.selector.get(ZONE, self._rules.zones[0])

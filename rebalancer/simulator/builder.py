@@ -1,7 +1,7 @@
-"""Builds the first snapshot of a simulated cluster: nodes, workloads with their pods, and budgets, one line each.
+"""Builds the first snapshot of a simulated cluster: nodes, workloads with their pods, and budgets, with one call each.
 
-The snapshot is stable: statuses are as the controllers would have written them, so nothing happens until somebody
-changes something.
+The snapshot is stable: statuses are as the controllers would have written them, so nothing happens before the first
+change.
 """
 
 from collections.abc import Iterable, Mapping
@@ -30,9 +30,10 @@ _GIBIBYTE: Final = 2**30
 
 
 class ClusterBuilder:
-    """Collects the objects of a snapshot. `on` is the number of running pods by node; the other replicas are created.
+    """Collects the objects of a snapshot.
 
-    Labels named `zone` get the key topology.kubernetes.io/zone.
+    `on` is the number of running pods by node; the simulation creates the other replicas. Labels named `zone` get the
+    key topology.kubernetes.io/zone.
     """
 
     def __init__(self, at: datetime = START) -> None:
@@ -102,8 +103,8 @@ class ClusterBuilder:
     ) -> Workload:
         """Add a StatefulSet; its pods are numbered in the order of `on`.
 
-        With `cluster` it is a shard: its constraints count the pods of all shards, and no zone admits two pods of one
-        shard.
+        With `cluster` the StatefulSet is a shard: its constraints count the pods of all shards of that name, and no
+        zone admits two pods of one shard.
         """
         labels = {"app": name, **({"cluster": cluster} if cluster else {})}
         wanted = replicas if replicas is not None else sum((on or {}).values())
@@ -123,7 +124,7 @@ class ClusterBuilder:
         namespace: str = "default",
         always_allow: bool = False,
     ) -> None:
-        """Add a PodDisruptionBudget for the workload of this name, or of `app`."""
+        """Add a PodDisruptionBudget for the workload `app`; without it, for the workload of the budget's name."""
         self._budgets.append(
             DisruptionBudget(
                 namespace=namespace,
@@ -195,7 +196,7 @@ class ClusterBuilder:
         return made
 
     def _populate(self, owner: Workload, template: PodTemplate, on: Mapping[str, int], names: Iterable[str]) -> None:
-        """Add the running pods, Ready for a day; the simulated controllers create the missing pods."""
+        """Add the running pods, which have been Ready for a day; the simulated controllers create the missing pods."""
         places = [node for node, number in on.items() for _ in range(number)]
         for name, node in zip(names, places, strict=False):
             labels = dict(template.labels)
@@ -234,7 +235,7 @@ def _make_template(
     priority: int,
     apart: Mapping[str, str] | None = None,
 ) -> PodTemplate:
-    """Make a template. Its pods share no zone with pods that have the labels `apart`."""
+    """Return a template whose pods share no zone with pods that have the labels `apart`."""
     requests = Resources(cpu=cpu, memory=cpu * 1_000_000)
     scored = (requests.cpu, requests.memory)
     constraints = tuple(

@@ -1,4 +1,4 @@
-"""The changes to a simulated cluster by an operator or an outage, as written in flags and scenario files."""
+"""The changes by an operator or an outage to a simulated cluster, as flags and scenario files write them."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -20,22 +20,25 @@ _LARGEST: Final = 100_000
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Change:
-    """One change, as it was written, and its effect; ValueError if the cluster does not allow it."""
+    """A change, as it is written, and its effect.
+
+    The effect raises ValueError if the cluster does not allow the change.
+    """
 
     text: str
     apply: _Apply
     wait: timedelta | None = None
-    """How long to wait after the change; None: until nothing moves any more."""
+    """How long to wait after the change; None means until nothing moves any more."""
     after: timedelta | None = None
-    """When to make the change, counted from the start; None: after the step before it."""
+    """When to make the change, counted from the start; None means when the step before it has ended."""
     in_repair: bool = False
     """Whether `after` is counted from the first eviction instead."""
     says: str = ""
-    """The words that tell it."""
+    """The words with which the story tells the change."""
 
 
 def parse_change(verb: str, text: str) -> Change:
-    """Read the text of a flag, `verb` without its dashes; ValueError says what was expected."""
+    """Read the text of a flag; `verb` is its name without dashes. ValueError says what was expected."""
     return Change(text=f"{verb} {text}", apply=VERBS[verb](text))
 
 
@@ -72,7 +75,10 @@ def _add_node(text: str) -> _Apply:
 
 
 def _add_like(cluster: SimulatedCluster, name: str, given: Mapping[str, str]) -> None:
-    """Add a node whose size, other labels and taints are those of the node with the most of the given labels."""
+    """Add a node with the given labels.
+
+    Its size, other labels and taints are those of the node with the most of these labels.
+    """
     nodes = cluster.snapshot(cluster.now).nodes
     if not nodes:
         raise ValueError("the cluster has no node that a new one could be like")

@@ -1,6 +1,6 @@
 """The simulated cluster, with the control loop's ports, a Lease, and the actions of an operator.
 
-The Lease is in memory and follows the API server's rule: a write must have the version of the stored record.
+The Lease is in memory and follows the API server's rule: a write must have the resourceVersion of the stored Lease.
 """
 
 from collections.abc import Callable
@@ -58,7 +58,7 @@ FAULTLESS = Faults()
 
 
 class SimulatedLease:
-    """One Lease that any number of simulated processes may hold."""
+    """A Lease for any number of simulated processes."""
 
     def __init__(self) -> None:
         self._record: LeaseRecord | None = None
@@ -69,7 +69,7 @@ class SimulatedLease:
         return self._record
 
     def write(self, record: LeaseRecord) -> LeaseRecord | None:
-        """Write the record; return None if somebody else wrote one since it was read."""
+        """Write the record; return None if another process has written one since it was read."""
         if record.version != ("" if self._record is None else self._record.version):
             return None
         self._record = structs.replace(record, version=str(next(self._versions)))
@@ -79,8 +79,8 @@ class SimulatedLease:
 class SimulatedCluster:
     """A cluster in memory whose time advances only with `advance`. Equal arguments give equal traces.
 
-    `choose` picks one of the feasible nodes for a pod: by default a random one of the top-scoring nodes. `autoscaling`
-    is how an autoscaler behaves; None: there is none.
+    `choose` picks one of the feasible nodes for a pod; the default is a random one of the top-scoring nodes.
+    `autoscaling` is how the autoscaler behaves; None means that there is no autoscaler.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class SimulatedCluster:
             random=Random(seed),  # noqa: S311  # reproducible on purpose
             timings=timings,
         )
-        """The stored objects and the API server's ways to change them, for operators, outages and other actors."""
+        """The stored objects and the API server's ways to change them, for everything that acts on the cluster."""
         # Listeners are called in this order; the watch is first, so that it sees every change.
         self._watch = Watch(self.state, first, faults.watch_delay)
         pod_factory = PodFactory(self.state, first)
@@ -113,16 +113,16 @@ class SimulatedCluster:
         Disruptions(self.state)
         self._evictions = Evictions(self.state, faults)
         self.documents: dict[str, str] = {}
-        """The stored documents by key. A process that saves some of them replaces all of them."""
+        """The stored documents by key. A process that saves some documents replaces all of them."""
         self._read_documents = self.documents
         self.nodes = NodeChanges(self.state)
         self.jobs = Jobs(self.state)
         """Jobs of placeholder pods."""
         self.autoscaler = NodeAutoscaler(self.state, self.nodes, autoscaling) if autoscaling is not None else None
         self.pause: Pause | None = None
-        """The kill switch, for an operator to set."""
+        """The kill switch, which an operator sets."""
         self.restricted = True
-        """Whether the admission policy that restricts patches of pods is installed."""
+        """Whether the admission policy is installed that restricts patches of pods."""
         self.surges = ""
         """The stored records of surges."""
         self._scaled_by: dict[str, str] = {}  # who has written a workload's replicas last, and when
@@ -141,7 +141,7 @@ class SimulatedCluster:
 
     @property
     def next_due(self) -> datetime | None:
-        """When the next queued action is due, None if there is none."""
+        """When the next queued action is due; None if there is none."""
         return self.state.event_queue.next_due
 
     @property
@@ -150,23 +150,26 @@ class SimulatedCluster:
         return self.state.trace
 
     def listen(self, listener: Callable[[object | None, object | None], None]) -> None:
-        """Call a function with each changed pod, node, workload and budget, before (None if new) and after."""
+        """Call a function with the old version (None if new) and the new version of each changed object.
+
+        Objects are pods, nodes, workloads and budgets.
+        """
         for table in (self.state.store.pods, self.state.store.nodes, self.state.store.workloads):
             table.listeners.append(listener)
         self.state.store.budgets.listeners.append(listener)
 
     def advance(self, seconds: float) -> None:
-        """Advance the time, and run everything that falls due."""
+        """Advance the time, and run every action that falls due."""
         self.state.event_queue.run(self.now + timedelta(seconds=seconds))
 
     # The loop's port
 
     def snapshot(self, now: datetime) -> Snapshot:
-        """Return a client's view of the cluster, which lags the actual state by the watch's delay."""
+        """Return a client's view of the cluster, which is behind the actual state by the watch's delay."""
         return self._watch.snapshot(now)
 
     def staleness(self) -> str:
-        """Say why the snapshot is stale: it never is."""
+        """Return why the snapshot is stale; here it never is."""
         return ""
 
     def evict(self, move: Move) -> EvictionAnswer:
@@ -188,12 +191,12 @@ class SimulatedCluster:
         return PatchAnswer(PatchResult.PATCHED, after.resource_version)
 
     def find_missing_restriction(self, namespace: str, pod: str) -> str:
-        """Return why the restriction is missing, "" if it is installed."""
+        """Return why the admission policy that restricts patches is missing; "" if it is installed."""
         del namespace, pod
         return "" if self.restricted else "a change of a label was not refused"
 
     def record(self, event: Event) -> None:
-        """Publish an event: it is recorded in the trace."""
+        """Publish an event by recording it in the trace."""
         about = event.regarding
         name = f"{about.kind} {about.namespace}/{about.name}"
         self.state.note(TraceKind.EVENT, name, f"{event.reason}: {event.note}")
@@ -203,7 +206,7 @@ class SimulatedCluster:
         return self.pause
 
     def count_replicas(self, workload: Reference) -> ReplicaCount:
-        """Count a workload's pods at the current time; ReadFailedError if the workload is gone."""
+        """Return how many pods a workload has at the current time; ReadFailedError if the workload is gone."""
         store = self.state.store
         top = next((item for item in store.workloads if reference_of(item) == workload), None)
         if top is None:
@@ -252,7 +255,7 @@ class SimulatedCluster:
     # Placeholders
 
     def list_placeholders(self, namespace: str) -> frozenset[str]:
-        """Return the names of the placeholders' Jobs, which are all in one namespace."""
+        """Return the names of all Jobs of placeholders; all are in one namespace."""
         del namespace
         return self.jobs.names
 
@@ -271,7 +274,7 @@ class SimulatedCluster:
         return "no machine to be had" if self.autoscaler is not None else ""
 
     def save(self, documents: tuple[Document, ...]) -> SaveAnswer:
-        """Replace the stored documents, unless another process has saved some since they were read."""
+        """Replace the stored documents, unless another process has saved some since this one read them."""
         if self.documents is not self._read_documents:
             return SaveAnswer("the stored documents have been changed since they were read", conflict=True)
         self.documents = self._read_documents = {document.key: document.text for document in documents}
@@ -300,7 +303,7 @@ class SimulatedCluster:
     def roll_out(self, workload: Reference, template: PodTemplate, update: RollingUpdate) -> None:
         """Give a Deployment or a StatefulSet another template; ValueError if it does not exist.
 
-        A StatefulSet is updated pod by pod, whatever `update` says.
+        A StatefulSet is always updated pod by pod; `update` concerns only Deployments.
         """
         for known in self.state.store.workloads:
             if reference_of(known) == workload:

@@ -1,4 +1,4 @@
-"""One process of the controller on a simulated cluster, without threads: every cycle runs to its end."""
+"""A process of the controller on a simulated cluster, without threads: every cycle runs to its end."""
 
 from contextlib import AbstractContextManager, nullcontext
 
@@ -32,7 +32,7 @@ class _EvictionCounter:
 
 
 class _Good:
-    """A Prometheus whose answers always say that no application suffers."""
+    """A Prometheus whose answer to every query is good."""
 
     def ask(self, guards: Guards) -> tuple[GuardAnswer, ...]:
         """Answer each query well."""
@@ -93,14 +93,14 @@ class SimulatedController:
         return self._observer.evicted
 
     def run_cycle(self) -> None:
-        """Run a cycle at the current time, and then the upkeep of deletion costs."""
+        """Run a cycle at the current time, and then the updates of deletion costs and the next steps of surges."""
         self._runner.tick()
         self._prevention.cycle_ended()
         self._prevention.work()
         self.go_on()
 
     def go_on(self) -> None:
-        """Take the next steps of surges, as the controller does every second."""
+        """Take the next steps of surges; the real controller does so every second."""
         self._surges.work()
         self._runner.drain()
 
@@ -109,7 +109,7 @@ class SimulatedController:
         self._runner.observe(before, after)
 
     def read_pause(self) -> None:
-        """Read the kill switch, as the controller does every second."""
+        """Read the kill switch; the real controller does so every second."""
         self._runner.tell(PauseRead(pause=self._cluster.read_pause()))
         self._runner.drain()
 

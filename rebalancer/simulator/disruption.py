@@ -1,4 +1,4 @@
-"""The status of disruption budgets: how many disruptions are allowed, computed as the real controller does.
+"""The status of disruption budgets: how many disruptions are allowed, computed as the real controller computes it.
 
 Source: `pkg/controller/disruption/disruption.go`. The status is updated after a delay, as in a real cluster.
 """
@@ -17,7 +17,7 @@ from rebalancer.simulator.store import Table
 from rebalancer.simulator.trace import TraceKind
 
 DELETION_TIMEOUT = timedelta(minutes=2)
-"""For how long a granted eviction counts while its pod is not yet terminating."""
+"""How long a granted eviction counts while its pod is not yet terminating."""
 
 _SCALED = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "Deployment"})
 
@@ -30,7 +30,7 @@ class Scale(NamedTuple):
 
 
 def get_scale(pod: Pod, workload: Callable[[str], Workload | None]) -> Scale | None:
-    """Return the scale of a pod's Deployment, or else of its controller; None if it has neither."""
+    """Return the scale of a pod's Deployment or, without one, of its controller; None if neither has a scale."""
     owner = workload(pod.owner.uid) if pod.owner is not None else None
     if owner is None or not (owner.kind in _SCALED or owner.is_foreign):
         return None
@@ -42,7 +42,10 @@ def get_scale(pod: Pod, workload: Callable[[str], Workload | None]) -> Scale | N
 def compute_status(
     budget: DisruptionBudget, pods: Iterable[Pod], workload: Callable[[str], Workload | None], now: datetime
 ) -> DisruptionBudget:
-    """Return a budget with the status that its controller would write; `pods` are all pods of its namespace."""
+    """Return a budget with the status that the disruption controller would write.
+
+    `pods` are all pods of the budget's namespace.
+    """
     selector = budget.selector
     matched = [pod for pod in pods if selector is not None and selector.matches(pod.labels)]
     disrupted = _keep_recent_disruptions(budget, matched, now)
@@ -75,7 +78,7 @@ def _keep_recent_disruptions(
 def _count_expected_pods(
     budget: DisruptionBudget, matched: list[Pod], workload: Callable[[str], Workload | None]
 ) -> int | None:
-    """Return expectedPods; None if a pod's controller has no scale, which makes the whole status fail."""
+    """Return expectedPods; None if a pod's controller has no scale, because then no status can be computed."""
     if isinstance(budget.min_available, int):
         return len(matched)
     scales: dict[str, int] = {}

@@ -1,8 +1,8 @@
 """Simulated time: a queue of actions, sorted by due time.
 
 Nothing here reads a clock. The owner of a simulation advances the time, and the actions that fall due run one after the
-other, each at its own time. Actions with the same due time run in the order in which they were queued, so a seed gives
-only one trace.
+other, each at its own time. Actions with the same due time run in the order in which they were queued, so each seed
+gives exactly one trace.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,8 @@ class EventQueue:
     def after(self, seconds: float, action: Action, *, key: str = "") -> None:
         """Queue an action that is due in `seconds` seconds.
 
-        With a key it is queued only if no action of that key is in the queue: a controller reconciles once after ten
-        changes.
+        With a key, the action is queued only if the queue has no action of that key. So a controller reconciles once
+        after ten changes.
         """
         if key:
             if key in self._keys:
@@ -40,7 +40,7 @@ class EventQueue:
         return self._due[0][0] if self._due else None
 
     def run(self, until: datetime) -> None:
-        """Run every action that is due until a moment, and set the time to that moment."""
+        """Run every action that is due by a moment, and set the time to that moment."""
         while self._due and self._due[0][0] <= until:
             moment, _, key, action = heappop(self._due)
             self.now = moment

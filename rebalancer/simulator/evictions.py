@@ -14,7 +14,7 @@ from rebalancer.simulator.timings import Faults
 from rebalancer.simulator.trace import TraceKind
 
 MOST_DISRUPTED = 2000
-"""The most entries of disruptedPods with which the server grants an eviction (MaxDisruptedPodSize)."""
+"""The most entries of disruptedPods with which the API server still grants an eviction (MaxDisruptedPodSize)."""
 
 _VIOLATES = "Cannot evict pod as it would violate the pod's disruption budget."
 _SEVERAL = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
@@ -29,7 +29,7 @@ class Evictions:
         self._faults = faults
 
     def evict(self, move: Move) -> EvictionAnswer:
-        """Evict the move's pod, with its UID as the precondition."""
+        """Evict the pod of a move, with the pod's UID as the precondition."""
         random, faults = self._state.random, self._faults
         if faults.throttled and random.random() < faults.throttled:
             answer = EvictionAnswer(EvictionResult.THROTTLED, "Too many requests, please try again later.")
@@ -70,7 +70,7 @@ class Evictions:
         ]
 
     def _spend(self, budget: DisruptionBudget, pod: Pod) -> EvictionAnswer | None:
-        """Take one disruption from a budget, or say why the budget has none (checkAndDecrement)."""
+        """Take one disruption from a budget, or return the answer that refuses it (checkAndDecrement)."""
         if budget.observed_generation < budget.generation:
             message = f"{_VIOLATES} The disruption budget {budget.name} is still being processed by the server."
             return EvictionAnswer(EvictionResult.STALE, message)

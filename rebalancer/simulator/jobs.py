@@ -1,6 +1,7 @@
-"""Jobs of placeholder pods: each has one pod and never a second, and ends with it, at its deadline, or when deleted.
+"""Jobs of placeholder pods: each has one pod, which is never replaced.
 
-Source: `pkg/controller/job/job_controller.go` with `backoffLimit: 0`, and `pkg/controller/ttlafterfinished`.
+A Job ends when its pod is gone, at its deadline, or when it is deleted. Source: `pkg/controller/job/job_controller.go`
+with `backoffLimit: 0`, and `pkg/controller/ttlafterfinished`.
 """
 
 from collections.abc import Callable
@@ -19,7 +20,7 @@ _PRIORITY = -5
 
 
 class Jobs:
-    """The Jobs of one cluster. `refuse` says why a quota does not allow a placeholder; "" if it does."""
+    """The Jobs of one cluster. `refuse` returns why a quota does not allow a placeholder, "" if it does."""
 
     def __init__(self, state: ClusterState, refuse: Callable[[Placeholder], str] = lambda _: "") -> None:
         self._state = state
@@ -74,7 +75,7 @@ class Jobs:
         self._state.store.pods.put(pod)
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
-        """Fail a Job whose pod is gone; it is deleted at once."""
+        """End a Job whose pod is gone: it has failed, and is deleted at once."""
         if after is None and before is not None and PLACEHOLDER_LABEL in before.labels:
             name = before.labels[PLACEHOLDER_LABEL]
             if self._pods.get(name) == before.uid:

@@ -1,6 +1,6 @@
 """Kubelets: pods become Ready some time after they are bound, and are removed some time after their deletion.
 
-Pod garbage collection, which replaces the kubelet of a deleted node, is here as well. Source:
+This module also has the pod garbage collection, which removes the pods of deleted nodes. Source:
 `pkg/controller/podgc/gc_controller.go`.
 """
 
@@ -46,7 +46,7 @@ class Kubelets:
                 self._pod_changed(None, pod)
 
     def _get_running(self, uid: str) -> Pod | None:
-        """Return a pod if its node exists."""
+        """Return a pod whose node exists; None if the pod or its node is gone."""
         pod = self._state.store.pods.get(uid)
         here = pod is not None and pod.node is not None and self._state.store.nodes.get(pod.node) is not None
         return pod if here else None
@@ -56,7 +56,7 @@ class Kubelets:
         if pod is None or pod.terminating:
             return
         missing = next((image for image in pod.spec.images if image in self._state.missing_images), "")
-        if missing:  # storing it is what the kubelet's next attempt comes from
+        if missing:  # storing the pod triggers the kubelet's next attempt
             self._state.store.pods.put(structs.replace(pod, start_failure="ImagePullBackOff", failed_image=missing))
         else:
             self._state.note(TraceKind.STARTED, f"Pod {pod}", f"on {pod.node}")
@@ -83,7 +83,7 @@ class Kubelets:
             self._state.event_queue.after(self._state.timings.collecting, lambda: self._collect(node, since))
 
     def _collect(self, node: str, since: datetime) -> None:
-        """Remove the pods of a node that has been gone since a given time."""
+        """Remove the pods of a node, if it has been gone since the given time."""
         if self._gone_since.get(node) == since:
             for pod in self._state.store.pods.on(node):
                 self._state.note(TraceKind.DELETED, f"Pod {pod}", f"node {node} not found")

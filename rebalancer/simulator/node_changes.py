@@ -42,7 +42,7 @@ class NodeChanges:
         self._state.store.nodes.drop(name)
 
     def restore(self, name: str) -> None:
-        """Add a removed node again; ValueError if no node of that name was removed."""
+        """Add a removed node again; ValueError if no node of that name has been removed."""
         if name not in self._removed:
             raise ValueError(f"no node {name} was removed")
         self.add(self._removed[name])
@@ -71,7 +71,7 @@ class NodeChanges:
             self._state.store.nodes.put(structs.replace(node, taints=(*node.taints, taint)))
 
     def remove_domain(self, key: str, value: str) -> None:
-        """Remove every node with a label; ValueError if no node has it."""
+        """Remove every node that has a label; ValueError if no node has it."""
         names = [node.name for node in self._state.store.nodes if node.labels.get(key) == value]
         if not names:
             raise ValueError(f"no node has the label {key}={value}")
@@ -79,7 +79,7 @@ class NodeChanges:
             self.remove(name)
 
     def restore_domain(self, key: str, value: str) -> None:
-        """Add every removed node with a label again; ValueError if none was removed."""
+        """Add every removed node that had a label again; ValueError if there is none."""
         names = [name for name, node in self._removed.items() if node.labels.get(key) == value]
         if not names:
             raise ValueError(f"no node with the label {key}={value} was removed")

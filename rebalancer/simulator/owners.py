@@ -1,12 +1,12 @@
-"""The controllers of the simulated cluster that create and delete pods, and what is above them.
+"""The controllers of the simulated cluster that create and delete pods, and the controller of Deployments.
 
 They watch pods and owners, and reconcile an owner once after a delay. A ReplicaSet or ReplicationController creates a
 new pod as soon as a pod is terminating. A StatefulSet's pods have ordinals: a new pod is created only after the old pod
 of its ordinal is removed. A foreign owner with a template acts like a ReplicaSet. A foreign owner that defines each pod
-recreates it, as it was, once it is gone. A Deployment sets the replicas of its ReplicaSet and adds up the status of its
-ReplicaSets.
+recreates a pod, as it was, once the pod is gone. A Deployment sets the replicas of its ReplicaSet, and adds up the
+statuses of all its ReplicaSets.
 
-A rollout that begins in the simulation is played (`rollouts`); a Deployment found in the middle of one stays there.
+A rollout that begins in the simulation goes on to its end (`rollouts`). A rollout in the first snapshot does not go on.
 Source: `pkg/controller/replicaset/replica_set.go` (manageReplicas),
 `pkg/controller/statefulset/stateful_set_control.go` (processReplica, processCondemned).
 """
@@ -29,7 +29,7 @@ from rebalancer.simulator.watch import follow
 
 
 class Controller(ABC):
-    """The controller of one or more kinds of owners that create pods themselves.
+    """The controller of one or more kinds of owners whose pods it creates itself.
 
     `pods` and `workloads` are what the controller has seen so far.
     """
@@ -50,12 +50,12 @@ class Controller(ABC):
 
     @abstractmethod
     def reconcile(self, owner: Workload) -> None:
-        """Create and delete pods of an owner, and write its status, by what the controller has seen of both."""
+        """Create and delete pods of an owner, and write its status, by what the controller has seen of them."""
 
     def _write_status(self, seen: Workload, reported: Workload) -> None:
         """Write a status to the stored owner.
 
-        A change of its replicas that the controller has not seen is not counted as observed.
+        If the controller has not seen the latest number of replicas, the status does not count as observed.
         """
         stored = self._state.store.workloads.get(seen.uid)
         if stored is None:
@@ -100,7 +100,7 @@ class ReplicaSets(Controller):
         super().__init__(state)
         self._pod_factory = pod_factory
         self.expected: dict[str, set[str]] = {}
-        """For each owner the pods that the controller has created or deleted without having seen it yet."""
+        """For each owner, the UIDs of pods whose creation or deletion by the controller it has not seen yet."""
 
     def _pod_changed(self, before: Pod | None, after: Pod | None) -> None:
         pod = after or before
@@ -109,7 +109,7 @@ class ReplicaSets(Controller):
         super()._pod_changed(before, after)
 
     def handles(self, owner: Workload) -> bool:
-        """Return whether an owner's pods are all made from its template."""
+        """Return whether all pods of an owner are made from its template."""
         if owner.is_foreign:
             return owner.template is not None and owner.uid not in self._above
         return owner.kind in {"ReplicaSet", "ReplicationController"}
@@ -117,7 +117,8 @@ class ReplicaSets(Controller):
     def reconcile(self, owner: Workload) -> None:
         """Create or delete pods until the number of active pods equals the number of replicas.
 
-        Do nothing before the last changes were seen: `pkg/controller/controller_utils.go` (ControllerExpectations).
+        Do nothing before the controller has seen its last changes. Source: `pkg/controller/controller_utils.go`
+        (ControllerExpectations).
         """
         self._adopt(owner)
         active = [pod for pod in self.pods.of(owner.uid) if _is_active(pod)]
@@ -138,7 +139,7 @@ class ReplicaSets(Controller):
             self._state.store.pods.put(made)
 
     def _adopt(self, owner: Workload) -> None:
-        """Adopt the pods without a controller that the selector matches."""
+        """Make the owner the controller of all pods that its selector matches and that have no controller."""
         reference = OwnerReference(group=owner.group, kind=owner.kind, name=owner.name, uid=owner.uid)
         for seen in self.pods.of(""):
             pod = self._state.store.pods.get(seen.uid)
@@ -154,14 +155,17 @@ class ReplicaSets(Controller):
                 self._state.store.pods.put(structs.replace(pod, owner=reference))
 
     def _report(self, owner: Workload, active: list[Pod]) -> None:
-        """Write the status as the real controller does: the state before its own changes, and why these fail."""
+        """Write the status as the real controller does.
+
+        It has the state before the controller's own changes, and why pods cannot be created.
+        """
         count, ready = len(active), sum(pod.ready for pod in active)
         failure = self._state.refused_pods.get(owner.namespace, "") if count < owner.replicas else ""
         reported = structs.replace(owner, current=count, ready=ready, updated=count, creation_failure=failure)
         self._write_status(owner, reported)
 
     def _sort_for_deletion(self, owner: Workload, active: list[Pod]) -> list[Pod]:
-        """Sort surplus pods by the order in which they are deleted."""
+        """Return surplus pods in the order in which they are deleted."""
         related: list[str] = []  # the pods of a ReplicaSet without a Deployment are not counted by node
         if owner.owner is not None:
             above = owner.owner.uid
@@ -186,7 +190,7 @@ class StatefulSets(Controller):
         self._pod_factory = pod_factory
 
     def handles(self, owner: Workload) -> bool:
-        """Return whether it is a StatefulSet."""
+        """Return whether an owner is a StatefulSet."""
         return owner.kind == "StatefulSet"
 
     def reconcile(self, owner: Workload) -> None:
@@ -219,9 +223,10 @@ class StatefulSets(Controller):
             self._state.store.pods.put(made)
 
     def _report(self, owner: Workload, pods: list[Pod]) -> None:
-        """Write the status; `replicas` and `readyReplicas` count terminating pods, `updatedReplicas` does not.
+        """Write the status.
 
-        `updatedReplicas` does not count pods that the partition keeps at an older revision, either.
+        `replicas` and `readyReplicas` count terminating pods; `updatedReplicas` counts neither these nor pods that the
+        partition keeps at an older revision.
         """
         reported = structs.replace(
             owner,
@@ -247,7 +252,7 @@ class PodSets(Controller):
         return owner.keeps_pods
 
     def reconcile(self, owner: Workload) -> None:
-        """Create the missing pods, once nothing is left of their predecessors."""
+        """Create each missing pod once the pod of its name is removed."""
         present = {pod.name: pod for pod in self.pods.of(owner.uid)}
         ready = sum(pod.ready for pod in present.values())
         self._write_status(owner, structs.replace(owner, current=len(present), ready=ready, updated=len(present)))
@@ -330,5 +335,5 @@ class Deployments:
 
 
 def _rank_by_age(replica_set: Workload) -> tuple[int, float]:
-    """Return the sort key that puts a Deployment's newest ReplicaSet last."""
+    """Return the sort key by which a Deployment's newest ReplicaSet comes last."""
     return read_revision(replica_set), replica_set.created.timestamp()

@@ -12,11 +12,11 @@ from rebalancer.simulator import START
 from rebalancer.simulator.play import Play
 
 _REFRESH: Final = 2
-"""After how many seconds a browser reloads the page."""
+"""The interval, in seconds, at which a browser reloads the page."""
 
 
 class SimulatedPage(StatusPage):
-    """Serves the state of a play. Raises CannotListen like the status page of a controller."""
+    """Serves the state of a play. Raises CannotListen, as the status page of a controller does."""
 
     def __init__(self, address: Address) -> None:
         self._shown_at: datetime = START
@@ -32,7 +32,7 @@ class SimulatedPage(StatusPage):
         return f"http://{shown}:{port}/"
 
     def show_play(self, play: Play) -> None:
-        """Show the current state of a play, after its first cycle has ended."""
+        """Show the state of a play; before its first cycle has ended, there is nothing to show."""
         self._shown_at = play.cluster.now
         cycle = play.state.cycle
         if cycle is not None:

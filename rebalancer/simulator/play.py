@@ -29,25 +29,25 @@ from rebalancer.surge.record import Ending
 from rebalancer.surge.report import NO_SURGES
 
 _UNTOLD: Final = frozenset({TraceKind.EVENT, TraceKind.BUDGET_CHANGED})
-"""Left out of the record: Rebalancer's own Kubernetes events, and numbers that follow from other entries."""
+"""The kinds that are not recorded: Rebalancer's own Kubernetes events, and numbers that follow from other entries."""
 
 _SURGES: Final = frozenset({EventReason.SURGE_BEGAN, EventReason.SURGE_ENDED})
-"""Rebalancer's own events that are recorded: no other entry says what a surge does."""
+"""Rebalancer's own events that are recorded nevertheless, because no other entry says what a surge does."""
 
 _LOOK: Final = timedelta(seconds=EVERY)
 
 LASTING: Final = timedelta(seconds=60)
-"""For how long nothing must happen, if all is well, until nothing moves: pods of lost nodes are gone by then."""
+"""After this time without a change nothing moves any more, if all is well; by then pods of lost nodes are gone."""
 
 _PATIENCE: Final = timedelta(hours=1)
-"""The same if something is left to do: by then budgets, back-offs and rates have changed for the last time."""
+"""The same time if something is left to do. By then budgets, back-offs and rates have changed for the last time."""
 
 _LONGEST: Final = timedelta(days=1)
 """The longest duration of a simulation."""
 
 
 class PlayedEvent(NamedTuple):
-    """Something that happened, and how long after the start."""
+    """Something that happened, and when, counted from the start."""
 
     at: timedelta
     what: str
@@ -56,7 +56,7 @@ class PlayedEvent(NamedTuple):
 
 
 class LowestHeadroom(NamedTuple):
-    """When a limit had the least headroom, in pods; with headroom below 0 it was violated."""
+    """The moment at which a limit had the least headroom, in pods; with headroom below 0 it was violated."""
 
     group: str
     limit: str
@@ -67,7 +67,7 @@ class LowestHeadroom(NamedTuple):
 
 
 class LowestReadiness(NamedTuple):
-    """When a workload lacked the most pods, and how many were Ready then."""
+    """The moment at which a workload lacked the most pods, and how many pods were Ready then."""
 
     workload: Reference
     wanted: int
@@ -83,7 +83,7 @@ class PlayedStep:
     at: timedelta
     evictions: int
     lower_bound: int
-    """The proved minimum of evictions when the first was sent; 0 if the next change came before that."""
+    """The proved minimum of evictions when the first eviction was sent; 0 if the next change came before that."""
     waiting: int
     """How many pods had no node at the end of the step."""
     surged: int
@@ -95,7 +95,7 @@ class Outcome:
     """A simulation that has ended."""
 
     took: timedelta
-    """When the last movement was."""
+    """When something last moved, counted from the start."""
     settled: bool
     """Whether nothing moved any more."""
     cycles: int
@@ -111,7 +111,7 @@ class Outcome:
     cycle: Cycle
     """The last cycle."""
     repaired: frozenset[Reference]
-    """The workloads of which pods were evicted or moved by a surge."""
+    """The workloads with pods that were evicted or moved by a surge."""
 
     @property
     def evictions(self) -> int:
@@ -130,7 +130,7 @@ class Outcome:
 
 
 def simulated_policy(policy: Policy) -> Policy:
-    """Return the policy for the simulation: in mode Evict, with no window closed, and without an autoscaler."""
+    """Return the policy for the simulation: in mode Evict, without closed windows and requests for capacity."""
     capacity = policy.capacity
     if capacity.mode is CapacityMode.REQUEST:
         capacity = capacity.model_copy(update={"mode": CapacityMode.OBSERVE})
@@ -149,8 +149,8 @@ class ImpossibleChangeError(Exception):
 class Play:
     """Simulates a snapshot: the changes one after the other, and what the loop does after each.
 
-    Equal arguments give equal outcomes. `lasting` is how long nothing must have happened before nothing is considered
-    to move.
+    Equal arguments give equal outcomes. After the time `lasting` without an event, nothing is considered to move any
+    more.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class Play:
         self.surged = 0
         """How many pods were removed by scale-downs, after the same number had been added."""
         self.over = False
-        """Whether the last change has been made and its step has ended."""
+        """Whether the last change has been made, and its step has ended."""
         self._lasting = lasting
         self._observations = _Observations(first, self.start)
         self._next_cycle = self.start
@@ -183,7 +183,7 @@ class Play:
         self.steps: list[PlayedStep] = []
         """The steps that have ended."""
         self.change: Change | None = None
-        """The change with which the present step began; None if it began without one."""
+        """The change with which the present step began; None if no change began it."""
         self._began = self.start
         self._evicted_before = self._surged_before = 0
         self._surges = NO_SURGES
@@ -205,7 +205,7 @@ class Play:
         return self.evicted + self.surged
 
     def run(self) -> Outcome:
-        """Play it to its end."""
+        """Play to the end, and return the outcome."""
         for _ in self.advance():
             pass
         return self.outcome()
@@ -234,7 +234,7 @@ class Play:
                 yield
 
     def _next_look(self) -> datetime | None:
-        """Return when the controller next looks at its surges; None if no surge is under way."""
+        """Return when the controller next examines its surges; None if no surge is under way."""
         return self.cluster.now + _LOOK if self._surges.under_way else None
 
     def _look(self) -> None:
@@ -243,7 +243,7 @@ class Play:
             self._note_surges()
 
     def _note_surges(self) -> None:
-        """Record the controller's reports on its surges, each once."""
+        """Record the controller's reports on its surges, each report once."""
         report = self.state.reported.surges
         if report is self._surges:
             return
@@ -300,13 +300,13 @@ class Play:
             self._observations.take_workload(after, self.cluster.now)
 
     def _hasten(self) -> None:
-        """Run the next cycle early if something calls for it."""
+        """Run the next cycle early if a change calls for it."""
         early = self._controller.time_to_cycle()
         if early is not None:
             self._next_cycle = min(self._next_cycle, self.cluster.now + timedelta(seconds=early))
 
     def _is_first_due(self) -> bool:
-        """Return whether the first change is to be made at the start."""
+        """Return whether the first change has to be made at the start."""
         return not self.cycles and self.change is None and bool(self.left) and self.left[0].after is None
 
     def _begin_step(self) -> None:
@@ -357,7 +357,7 @@ class Play:
         return since + self.left[0].after if since is not None else None
 
     def _is_step_over(self) -> bool:
-        """Return whether the present step is over: its time is up, or nothing moves any more."""
+        """Return whether the present step is over, because its time is up or because nothing moves any more."""
         now, ends = self.cluster.now, self._ends()
         self._settled = False
         if ends is not None:
@@ -379,7 +379,7 @@ class Play:
 
 
 class _Observations:
-    """The worst moments so far: of pods and workloads at every change, of limits at every cycle."""
+    """The worst moments so far: pods and workloads are observed at every change, limits at every cycle."""
 
     def __init__(self, first: Snapshot, start: datetime) -> None:
         self._start = start
@@ -392,7 +392,7 @@ class _Observations:
         self.fewest: dict[str, LowestReadiness] = {}
         self.repaired = set[Reference]()
         self.surging: Mapping[str, int] = {}
-        """The workloads to which a surge adds pods, by UID, and their number of pods without the added ones."""
+        """The number of pods of each workload with a surge, by UID, without the pods that the surge adds."""
         self._top: dict[str, Workload] = {}
         self._ready: dict[str, int] = {}
         self._wanted: dict[str, int] = {}

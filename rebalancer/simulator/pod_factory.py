@@ -1,7 +1,8 @@
 """Makes the next pod of an owner.
 
-The planner and the simulator call one function (`creation.replacement`), so a simulated controller makes exactly the
-pod that a plan expects. The template of a revision does not change, so each owner's prototype is made once for it.
+The planner and the simulator call the same function (`creation.replacement`), so a simulated controller makes exactly
+the pod that a plan expects. The template of a revision does not change, so one prototype is made for each owner and
+revision.
 """
 
 from msgspec import structs
@@ -17,11 +18,11 @@ from rebalancer.scheduling.view import View
 from rebalancer.simulator.state import ClusterState
 
 _REFUSED = frozenset({Reason.TEMPLATE_REFUSED, Reason.UNKNOWN_OWNER})
-"""Why no pod is made: the API server refuses such pods, or there is no template."""
+"""The reasons for which no pod is made: the API server refuses such pods, or there is no template."""
 
 
 class PodFactory:
-    """Makes pods from one prototype for each owner and revision at which it creates pods."""
+    """Makes pods from prototypes, one for each owner and each revision at which the owner creates pods."""
 
     def __init__(self, state: ClusterState, first: Snapshot) -> None:
         self._state = state
@@ -81,7 +82,7 @@ def _copy_spec(phantom: Pod, owner: Workload, siblings: list[Pod]) -> Pod:
 
 
 def _add_ordinal(pod: Pod, owner: Workload) -> Pod:
-    """Add what follows from a StatefulSet pod's ordinal: two labels, and claims of its own."""
+    """Add what depends on a StatefulSet pod's ordinal: two labels, and claims of its own."""
     labels = Labels(
         {
             **pod.labels,

@@ -1,8 +1,8 @@
 """Rolling updates: a Deployment shifts replicas to its new ReplicaSet, a StatefulSet replaces its pods.
 
-A rollout begins with `begin_rollout`. A Deployment that the snapshot shows in the middle of a rollout stays there,
-because a snapshot does not show its strategy. Not simulated: a pause, a deadline, and a second change before the first
-has ended.
+A rollout begins with `begin_rollout`. If the first snapshot shows a Deployment in the middle of a rollout, that rollout
+does not go on, because a snapshot does not show the strategy. Not simulated: a pause, a deadline, and a second change
+before the first rollout has ended.
 
 Source: `pkg/controller/deployment/rolling.go` (reconcileNewReplicaSet, reconcileOldReplicaSets),
 `pkg/controller/deployment/util/deployment_util.go` (NewRSNewReplicas),
@@ -73,9 +73,9 @@ def _make_hash(workload: Workload, revision: str) -> str:
 def shift_replicas(
     deployment: Workload, new: Workload, old: Sequence[Workload], update: RollingUpdate
 ) -> Iterator[Workload]:
-    """Yield the ReplicaSets whose numbers of replicas change, from their statuses: the new one first, then old ones.
+    """Yield the ReplicaSets whose numbers of replicas change: the new ReplicaSet or, if it does not grow, old ones.
 
-    Unready pods of old ReplicaSets go first, if enough pods are Ready without them.
+    Of the old ReplicaSets, unready pods go first, if enough pods are Ready without them.
     """
     wanted, total = deployment.replicas, new.replicas + sum(one.replicas for one in old)
     grown = new.replicas + max(0, min(wanted + update.surge - total, wanted - new.replicas))
@@ -102,7 +102,10 @@ def shift_replicas(
 
 
 def find_outdated(owner: Workload, numbered: Mapping[int, Pod]) -> Pod | None:
-    """Return the pod that a StatefulSet deletes next for its new template; None if it waits or has updated all pods."""
+    """Return the pod that a StatefulSet deletes next for its new template.
+
+    None if the StatefulSet waits for a pod, or has updated all pods.
+    """
     for number in reversed(owner.ordinals):
         pod = numbered.get(number)
         if number in owner.held_back or pod is None or pod.terminating:

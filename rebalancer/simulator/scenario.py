@@ -1,14 +1,14 @@
-"""Scenarios: YAML files with what happens, and optionally with a cluster, a policy, and a story to watch.
+"""Scenarios: YAML files with changes, and optionally with a cluster, a policy, and a story to watch.
 
-`steps` is required: each has one change and the text of its flag, and may have `wait`, or `after`, `inRepair` and
-`says`, see `Change`:
+`steps` is required. Each step has one change, as a verb and the text of its flag. It may also have `wait`, or `after`,
+`inRepair` and `says`, the fields of `Change`:
 
     steps:
       - removeDomain: topology.kubernetes.io/zone=c
       - {cordon: a-1, wait: 10m}
       - {restoreDomain: topology.kubernetes.io/zone=c, after: 30m, says: Zone c is back}
 
-Those in the folder `scenarios` are shipped, and named `builtin:zone` and so on.
+The scenarios in the folder `scenarios` are shipped, and named `builtin:zone` and so on.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -33,12 +33,12 @@ BUILTIN: Final = "builtin:"
 SHIPPED: Final = ("zone", "deadlock")
 
 _ALLOWED: Final = 1024 * 1024
-"""Bytes of a scenario."""
+"""The most bytes of a scenario file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Scenario:
-    """What happens to a cluster; `snapshot` and `policy` are None if the scenario has none."""
+    """The changes of a cluster; `snapshot` and `policy` are None if the scenario does not have its own."""
 
     steps: tuple[Change, ...]
     begins: str = "The cluster as it is"
@@ -46,9 +46,9 @@ class Scenario:
     repaired: str = "Nothing is left to repair"
     """The last line of the story."""
     pace: float = 10.0
-    """How many simulated seconds pass in one second while somebody watches."""
+    """How many simulated seconds pass in one second while a person watches."""
     lasting: timedelta = LASTING
-    """For how long nothing must move before the play is over."""
+    """For how long nothing must happen before the play is over."""
     policy: Policy | None = None
     snapshot: Snapshot | None = None
 
@@ -80,7 +80,7 @@ def shipped_scenario(name: str) -> Scenario:
 
 
 def list_shipped() -> str:
-    """Return the names of the shipped scenarios, as --scenario takes them."""
+    """Return the names of the shipped scenarios, in the form that --scenario takes."""
     return " or ".join(f"{BUILTIN}{name}" for name in SHIPPED)
 
 
@@ -106,7 +106,7 @@ def _decode(data: bytes) -> str:
 
 
 def _read_story(tree: Tree, source: str) -> dict[str, Any]:
-    """Return the fields beside the steps, as `Scenario` has them."""
+    """Return the fields of `Scenario` that the file has beside its steps."""
     fields = {}
     for name, value in tree.value.items():
         line = tree.places[(name,)].line

@@ -1,9 +1,10 @@
-"""The scheduler: a queue of pending pods; each is bound to a feasible node, or backs off if there is none.
+"""The scheduler: a queue of pending pods; each pod is bound to a feasible node, or backs off if there is none.
 
 Filters and scores come from `rebalancer.scheduling`. This module has only the queue with its times, and the cache: the
-view by which pods are placed, updated with the cluster instead of rebuilt for every pod. A pod that no node admits
-preempts as the model says (`rebalancer.scheduling.preemption`): the seed picks one of several outcomes. Without
-knowledge of all outcomes it preempts nothing.
+view by which pods are placed, updated after changes instead of rebuilt for every pod. A pod that no node admits
+preempts other pods as the model says (`rebalancer.scheduling.preemption`); the seed picks one of several outcomes. If
+not all outcomes are known, it preempts no pod.
+
 Source: `pkg/scheduler/backend/queue/scheduling_queue.go`.
 """
 
@@ -26,14 +27,14 @@ from rebalancer.simulator.trace import TraceKind
 from rebalancer.simulator.watch import follow
 
 _MOST_CHANGES = 64
-"""After this many changes, a new view costs less than a view with deltas, which every query applies again."""
+"""After this many changes a new view is cheaper than a view with changes, which every query applies again."""
 
 LONGEST_BACK_OFF = 10.0
 """The longest back-off in seconds; it starts at one second and doubles with each attempt (podMaxBackoffSeconds)."""
 
 
 class SchedulerCache:
-    """A view of what the scheduler has seen, and of the pods that it has bound but not yet seen bound."""
+    """A view of what the scheduler has seen, and of the pods that it has bound, but has not yet seen bound."""
 
     def __init__(self, state: ClusterState, profile: Profile) -> None:
         self._state = state
@@ -58,7 +59,7 @@ class SchedulerCache:
 
     @property
     def view(self) -> View:
-        """What the scheduler decides by."""
+        """The view by which the scheduler decides."""
         if self._view is None:
             now = self._state.event_queue.now
             pods = [self._assumed.get(pod.uid, pod) for pod in self._pods]
@@ -74,12 +75,12 @@ class SchedulerCache:
         self._follow(before, bound)
 
     def nominate(self, nominated: Pod) -> None:
-        """Reserve a pod's place on the node for which it is nominated, before the nomination has been seen."""
+        """Reserve a pod's place on the node for which it is nominated, before that nomination has been seen."""
         self._assumed[nominated.uid] = nominated
         self._view = None
 
     def latest(self, pod: Pod) -> Pod:
-        """Return a pod with what the scheduler itself has written to it."""
+        """Return a pod with the changes that the scheduler itself has written."""
         return self._assumed.get(pod.uid, pod)
 
     def _node_changed(self, _: Node | None, __: Node | None) -> None:
@@ -94,11 +95,11 @@ class SchedulerCache:
         elif after is None or after.node is not None:
             bound = self._assumed.pop(pod.uid)
             if bound.node is None:
-                self._view = None  # the place for which it was nominated is free
+                self._view = None  # the place that its nomination reserved is free
             self._follow(bound, after)
 
     def _follow(self, before: Pod | None, after: Pod | None) -> None:
-        """Apply a change if the pod was bound, deleted or removed; other changes have no effect."""
+        """Apply the change to the view if a pod was bound, deleted or removed; other changes do not affect the view."""
         if self._view is None:
             return
         if after is None:
@@ -127,7 +128,7 @@ def pick_random_best(random: Random) -> Choose:
 def pick_most_crowded(pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str]:
     """Return an adversary's choice: the feasible node with the most pods of the pod's owner.
 
-    A property that holds with this choice holds with many other scores, too.
+    A property that is true with this choice is true with many other scores, too.
     """
 
     def crowd(node: str) -> int:
@@ -137,7 +138,7 @@ def pick_most_crowded(pod: Pod, view: View, nodes: frozenset[str]) -> tuple[str]
 
 
 class SimulatedScheduler:
-    """One scheduler with one profile; it ignores pods that name another scheduler or have scheduling gates."""
+    """A scheduler with one profile; it ignores pods that name another scheduler or have scheduling gates."""
 
     def __init__(self, state: ClusterState, profile: Profile, choose: Choose) -> None:
         self._state = state
@@ -191,7 +192,10 @@ class SimulatedScheduler:
         self._state.event_queue.after(self._state.timings.placing, self._attempt, key="scheduler")
 
     def _try_again(self) -> None:
-        """Queue the unschedulable pods again after a change; a pod in back-off stays until its back-off is over."""
+        """Queue the unschedulable pods again after a change.
+
+        A pod in back-off is queued when its back-off is over.
+        """
         for uid in list(self._parked):
             if uid in self._backing_off:
                 self._missed.add(uid)
@@ -211,7 +215,7 @@ class SimulatedScheduler:
             self._unpark(uid)
 
     def _attempt(self) -> None:
-        """Place the pod at the head of the queue, or park it."""
+        """Place the pod at the head of the queue; if no node admits it, try to preempt others, and park it."""
         _, _, uid = heappop(self._active)
         pod = self._queue.get(uid)
         if pod is not None and pod.waiting:
@@ -244,7 +248,7 @@ class SimulatedScheduler:
             self._state.store.pods.put(structs.replace(stored, node=node, starting_since=self._state.stamp))
 
     def _preempt(self, pod: Pod) -> None:
-        """Delete the pods that a pod preempts, and nominate it for their node."""
+        """Delete the pods that a pod preempts, and nominate it for the node of those pods."""
         view = self._cache.view
         if not has_lower_pods(pod, view):
             return

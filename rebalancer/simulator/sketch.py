@@ -17,10 +17,10 @@ class _Budget(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields
 
 
 class _Workload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbid_unknown_fields=True):
-    """A workload: `pods` are the running ones by node, the missing `replicas` are created. `spread` is maxSkew by key.
+    """A workload: `pods` are its running pods by node; the simulation creates the missing `replicas`.
 
-    `shard_of` names the cluster of shards that a StatefulSet belongs to. Its constraints then count the pods of all
-    shards of that cluster, and no zone admits two pods of the same shard.
+    `spread` is maxSkew by key. `shard_of` names the cluster of shards that a StatefulSet belongs to. Its constraints
+    then count the pods of all shards of that cluster, and no zone admits two pods of the same shard.
     """
 
     kind: Literal["Deployment", "StatefulSet"]
@@ -34,7 +34,7 @@ class _Workload(msgspec.Struct, frozen=True, kw_only=True, rename="camel", forbi
 
 
 class _Sketch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A cluster: the workloads, and the number of nodes by zone, named a-1, a-2 and so on."""
+    """A cluster: the workloads, and how many nodes each zone has. Nodes are named a-1, a-2 and so on."""
 
     zones: dict[str, int]
     workloads: tuple[_Workload, ...] = ()

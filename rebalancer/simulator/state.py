@@ -14,7 +14,7 @@ from rebalancer.simulator.timings import Timings
 from rebalancer.simulator.trace import TraceEntry, TraceKind
 
 GRACE = timedelta(seconds=30)
-"""The API's default terminationGracePeriodSeconds; the deletionTimestamp lies that far in the future."""
+"""The API's default terminationGracePeriodSeconds; the deletionTimestamp is this much later than the deletion."""
 
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 """The characters of generated names (apimachinery `rand.SafeEncodeString`)."""
@@ -37,11 +37,11 @@ class ClusterState:
     timings: Timings
     trace: list[TraceEntry] = field(default_factory=list)
     refused_pods: dict[str, str] = field(default_factory=dict)
-    """Why the API server refuses new pods, by namespace: because of a quota, for example."""
+    """Why the API server refuses new pods, such as a quota, by namespace."""
     updates: dict[str, RollingUpdate] = field(default_factory=dict)
     """The update strategies of workloads whose rollouts have begun in the simulation, by their UID."""
     missing_images: set[str] = field(default_factory=set)
-    """Images that no registry has: pods with them go on running, but no new pod starts."""
+    """Images that no registry has: running pods keep running, but no new pod with such an image starts."""
 
     @property
     def stamp(self) -> datetime:
@@ -53,12 +53,12 @@ class ClusterState:
         self.trace.append(TraceEntry(self.event_queue.now, what, str(about), detail))
 
     def uid(self) -> str:
-        """Make a UID. It is random, not consecutive, because controllers sort equal pods by UID."""
+        """Return a new UID. It is random, not consecutive, because controllers sort equal pods by UID."""
         drawn = f"{self.random.getrandbits(128):032x}"
         return "-".join((drawn[:8], drawn[8:12], drawn[12:16], drawn[16:20], drawn[20:]))
 
     def generate_pod_name(self, namespace: str, owner: str) -> str:
-        """Make a name for a pod of an owner. If a name is taken, draw another, as the API server does.
+        """Return a name for a new pod of an owner. If a name is taken, draw another name, as the API server does.
 
         Source: apiserver `pkg/registry/rest/create.go` (RetryGenerateName).
         """
@@ -68,7 +68,7 @@ class ClusterState:
         return name
 
     def delete(self, pod: Pod) -> None:
-        """Delete a pod as the API server does: at once if it does not run, else it becomes terminating.
+        """Delete a pod as the API server does: at once if it does not run; otherwise the pod becomes terminating.
 
         `pod` may be a client's old copy; the stored pod decides. Source: `pkg/registry/core/pod/strategy.go`
         (CheckGracefulDelete).

@@ -1,7 +1,7 @@
 """The objects of a simulated cluster, as its API server stores them.
 
-Objects are immutable. A change replaces an object with the next resourceVersion, and calls the listeners in the order
-of their registration, so a seed gives only one trace.
+Objects are immutable. A change replaces an object by a new version with the next resourceVersion. Then it calls the
+listeners in the order of their registration, so each seed gives exactly one trace.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -36,7 +36,7 @@ class Table(Generic[Stored]):
         return iter(self._objects.values())
 
     def get(self, key: str) -> Stored | None:
-        """Return an object; None if there is none with that key."""
+        """Return the object with a key; None if there is none."""
         return self._objects.get(key)
 
     def put(self, written: Stored) -> None:
@@ -49,7 +49,7 @@ class Table(Generic[Stored]):
         self.take_over(self._objects[key], None)
 
     def take_over(self, before: Stored | None, after: Stored | None) -> None:
-        """Apply a change as it is, with its own version."""
+        """Store an object as it is, with the version that it has."""
         if after is not None:
             self._objects[self._key(after)] = after
         elif before is not None:
@@ -63,7 +63,7 @@ class Table(Generic[Stored]):
         return type(self)(self, self._key, self._versions)
 
     def _index(self, before: Stored | None, after: Stored | None) -> None:
-        """Update the indexes other than the key; the base class has none."""
+        """Update the other indexes after a change; the base class has none."""
 
 
 class PodTable(Table[Pod]):
@@ -97,11 +97,11 @@ class PodTable(Table[Pod]):
         return self._objects.get(self._named.get((namespace, name), ""))
 
     def of(self, owner: str) -> list[Pod]:
-        """Return the pods of a controller by its UID; for "" the pods without a controller."""
+        """Return the pods of a controller by its UID; "" means the pods without a controller."""
         return [self._objects[uid] for uid in self._of.get(owner, ())]
 
     def on(self, node: str) -> list[Pod]:
-        """Return the pods bound to a node of this name, whether it exists or not."""
+        """Return the pods bound to a node of this name, even if the node does not exist."""
         return [self._objects[uid] for uid in self._on.get(node, ())]
 
     def within(self, namespace: str) -> list[Pod]:
@@ -137,7 +137,7 @@ class Store:
     ) -> Snapshot:
         """Return a snapshot of the current state, sorted by name as the API server lists objects.
 
-        `pods` and `nodes` are those that a client has seen; None: the stored ones.
+        `pods` and `nodes` are those that a client has seen; None means the stored pods and nodes.
         """
         return replace(
             self._first,
@@ -162,6 +162,6 @@ def _iterate_objects(first: Snapshot) -> Iterator[Pod | Node | Workload | Disrup
 
 
 def _read_version(item: Pod | Node | Workload | DisruptionBudget) -> int:
-    """Return a resourceVersion as a number; 0 if it is no number, as in files written by hand."""
+    """Return a resourceVersion as a number; 0 if it is not a number, as in files that people have written."""
     text = item.resource_version
     return int(text) if text.isascii() and text.isdigit() else 0

@@ -1,6 +1,6 @@
 """A simulation as a story: the changes and the controller's reactions, line by line, at simulated times.
 
-A scene begins with each change, and with the controller's reaction to it.
+A scene begins with each change, and another scene with the controller's reaction to it.
 """
 
 from collections.abc import Iterator
@@ -17,14 +17,14 @@ from rebalancer.simulator.play import Play
 from rebalancer.simulator.scenario import Scenario
 
 _OF_PODS: Final = frozenset({"Evicted", "MoveVerified", "MoveIneffective", "EvictionBlocked", "EvictionFailed"})
-"""Reasons of events that are shown on pods; events with other reasons are shown on workloads."""
+"""Reasons of events that are shown on pods; all other events are shown on workloads."""
 
 _ALERTS: Final = frozenset({"ShareLimitViolated", "ShareLimitInfeasible", "PlacementDeadlock"})
 
 
 @dataclass(frozen=True, kw_only=True)
 class StoryLine:
-    """One line, and how long after the start it was told.
+    """A line of the story, and when it was told, counted from the start.
 
     It may begin a scene, or be an alert, which is shown in red.
     """
@@ -36,7 +36,7 @@ class StoryLine:
 
     @property
     def ends_step(self) -> bool:
-        """Whether `--step` stops at it."""
+        """Whether `--step` stops at this line."""
         return self.is_scene or self.is_alert
 
 
@@ -56,7 +56,7 @@ class Story:
         self._repaired = False
         """Whether every change has been made, every constraint is satisfied and no move is in flight."""
         self._began = False
-        """Whether the repair has."""
+        """Whether the repair has begun."""
         self._cycles = self._shown_entries = 0
 
     @property
@@ -72,7 +72,7 @@ class Story:
 
     @property
     def elapsed(self) -> timedelta:
-        """How much simulated time has passed."""
+        """How much simulated time has passed since the start."""
         return self.play.cluster.now - self.play.start
 
     def advance(self) -> Iterator[list[StoryLine]]:
@@ -133,7 +133,7 @@ class Story:
 
 
 def _event_text(entry: TraceEntry) -> tuple[str, str]:
-    """Return the reason of an event and its text; "" if the event is not shown."""
+    """Return the reason and the text of an event; "" if the event is not shown."""
     if entry.kind is not TraceKind.EVENT:
         return "", ""
     reason, _, note = entry.detail.partition(": ")

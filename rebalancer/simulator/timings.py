@@ -7,7 +7,7 @@ from msgspec import Struct
 
 
 class Span(NamedTuple):
-    """A range of seconds from which each duration is drawn."""
+    """A range of seconds from which a duration is drawn."""
 
     shortest: float
     longest: float
@@ -18,7 +18,7 @@ class Span(NamedTuple):
 
 
 class Timings(Struct, frozen=True, kw_only=True):
-    """Seconds that each action takes; the defaults describe a healthy cluster of moderate size."""
+    """How many seconds each action takes; the defaults describe a healthy cluster of moderate size."""
 
     starting: Span = Span(2.0, 10.0)
     """From a pod's binding until the pod is Ready."""
@@ -29,7 +29,7 @@ class Timings(Struct, frozen=True, kw_only=True):
     counting: Span = Span(0.05, 1.0)
     """From a change until a disruption budget's status is updated."""
     informing: Span = Span(0.0, 0.0)
-    """From a change until the scheduler and the owners' controllers see it; each sees all changes in their order."""
+    """From a change until the scheduler and the owners' controllers see it; each sees changes in order."""
     placing: float = 0.02
     """The time that the scheduler takes for one pod."""
     binding: Span = Span(0.0, 0.0)

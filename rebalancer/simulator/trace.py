@@ -1,4 +1,4 @@
-"""The trace of a simulated cluster: every action in order, readable for people and comparable for tests."""
+"""The trace of a simulated cluster: every action in order, readable for people and comparable by tests."""
 
 from datetime import datetime
 from enum import StrEnum
@@ -16,7 +16,7 @@ class TraceKind(StrEnum):
     DELETED = "Deleted"
     """The pod is terminating from now on."""
     PREEMPTED = "Preempted"
-    """The scheduler deletes the pod to make place for another one."""
+    """The scheduler has deleted the pod to make room for another pod."""
     GONE = "Gone"
     EVICTED = "Evicted"
     REFUSED = "Refused"

@@ -1,9 +1,9 @@
 """What a client of the simulated API server knows: changes reach the client after a delay.
 
 The scheduler and the owners' controllers have copies of tables (`follow`). The changes of one table arrive in order,
-but there is no order between two tables or two clients. So, like the real ones, the scheduler places a pod by what it
-has seen, and an owner's controller counts the pods that it has seen. The rebalancer gets snapshots that lack the
-changes of the last seconds (`Watch`).
+but changes of two tables, or at two clients, do not. So the scheduler places a pod by what it has seen, and an owner's
+controller counts the pods that it has seen, as in a real cluster. The rebalancer gets snapshots without the changes of
+the last seconds (`Watch`).
 
 Source: `client-go/tools/cache/shared_informer.go`; every handler has a queue of its own.
 """
@@ -61,7 +61,7 @@ class _Stream(Generic[Stored]):
 
 
 class Watch:
-    """Follows the store with a delay of `delay` seconds."""
+    """A client's view of the store, which is `delay` seconds old."""
 
     def __init__(self, state: ClusterState, first: Snapshot, delay: float) -> None:
         self._event_queue = state.event_queue
