@@ -675,8 +675,8 @@ def find_deadlocked(
 def find_ended(before: Iterable[Move], after: Iterable[Move]) -> Iterator[MoveEnded]:
     """Yield the requests that have ended in between.
 
-    A refused eviction may still be carried out by its refuser, and ends when that time is over. The pod identifies a
-    move: a clock that was set back changes when it was requested.
+    A refused eviction may still be carried out by its refuser, and ends when that time is over. A move is
+    identified by its pod, not by the time of its request, which a clock that is set back can change.
     """
     followed = {move.uid for move in before if not _has_ended(move)}
     for move in after:

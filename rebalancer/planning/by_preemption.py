@@ -237,8 +237,8 @@ class RepairedByPreemption(Refusal):
 
     def __str__(self) -> str:
         return (
-            "no node takes another of these pods without preemption: one pod is moved at a time, and the next "
-            "one once its replacement and those of the preempted pods are Ready (eligibility.preemption: Allow)"
+            "no node takes another of these pods without preemption: one pod is moved at a time, the next one after "
+            "the replacements of the moved pod and of the preempted pods are Ready (eligibility.preemption: Allow)"
         )
 
 

@@ -145,7 +145,7 @@ class GamePrograms:
         return {node: nodes for nodes in self._group(number, exclusion).values() for node in nodes}
 
     def _add_rule(self, number: int, rule: Rule) -> None:
-        """Add the rows for the moments when a service placed its last pod in each domain, and its last pod of all."""
+        """Add the rows for two moments: the last pod of a service in each domain, and its last pod in any domain."""
         program, service = self._program, self._competition.services[number]
         most = max([*rule.base.values(), 0]) + service.pending + rule.max_skew
         domains = self._group(number, rule)

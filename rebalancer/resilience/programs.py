@@ -96,8 +96,8 @@ class Programs:
     def _describe(self, number: int) -> object:
         """Return everything that distinguishes services in a program.
 
-        Where rules count other services, that includes the service's number. Without a program over nodes it does, too:
-        thousands of nodes are domains, and comparing them takes longer than another program.
+        If rules count other services, the number of the service is part of the result. Without a program over nodes,
+        the number is the result: thousands of nodes are domains, and comparing them takes longer than another program.
         """
         if self._make_by_node(number) is None:
             return number

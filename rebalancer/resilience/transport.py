@@ -43,7 +43,7 @@ class Answer(Struct, frozen=True, kw_only=True):
 
 
 def send_question(question: Question, file: IO[bytes]) -> None:
-    """Write a question; other threads can run between one run of pods and the next."""
+    """Write a question. Other threads get a turn after each run of pods."""
     pickler = pickle.Pickler(file, pickle.HIGHEST_PROTOCOL)
     # Every class of the model can be pickled; this class of the standard library cannot.
     pickler.dispatch_table = {**copyreg.dispatch_table, MappingProxyType: lambda view: (_freeze, (dict(view),))}

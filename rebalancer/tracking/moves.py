@@ -313,8 +313,8 @@ def _is_as_predicted(move: Move, node: str, snapshot: Snapshot) -> bool:
 def overlay_moves(snapshot: Snapshot, moves: Iterable[Move]) -> Snapshot:
     """Return the snapshot in which the pod of every move is at least terminating, unless it was refused.
 
-    A request whose answer was lost counts as carried out: in doubt a pod counts as missing, never as available. The pod
-    of an unexecuted move counts unchanged, because no other pod of its workload or group is evicted meanwhile.
+    A request whose answer was lost counts as carried out, so that a pod which may be gone never counts as available.
+    The pod of an unexecuted move counts unchanged, because no other pod of its workload or group is evicted meanwhile.
     """
     evicted = {move.uid: move for move in moves if overlays(move, snapshot)}
     if not evicted:

@@ -141,7 +141,7 @@ class _PlanText:
         return ", ".join((*parts, *self._without_number(), *self._stuck()))
 
     def _now(self) -> str:
-        """Say how many pods move or would move now, and why they do not."""
+        """Say how many pods move now; if the controller is idle, how many it would move, and why it does not."""
         pods, idle = plural(self._plan.totals.now, "pod"), self._plan.idle
         return f"Would move {pods} now ({idle})" if idle and self._plan.totals.now else f"{pods} to move now"
 
